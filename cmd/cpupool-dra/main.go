@@ -52,7 +52,6 @@ type flags struct {
 	numaAttributes      []string
 }
 
-// execute runs a command line and returns the exit code.
 func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	root := command(errs)
 	root.SetOut(out)
@@ -66,7 +65,6 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	return usage.Report(errs, err)
 }
 
-// command returns the command of the program.
 func command(errs io.Writer) *cobra.Command {
 	var f flags
 	root := &cobra.Command{
@@ -149,7 +147,6 @@ func (f *flags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// logger returns the log of the program.
 func logger(level, format string, w io.Writer) (*slog.Logger, error) {
 	o := new(slog.HandlerOptions)
 	var l slog.Level

@@ -55,7 +55,6 @@ type flags struct {
 	check, classes                bool
 }
 
-// execute runs a command line and returns the exit code.
 func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 	var f flags
 	root := &cobra.Command{

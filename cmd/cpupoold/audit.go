@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -205,20 +206,15 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 	}
 }
 
-// distinct removes repeated lines.
-func distinct(lines []string) []string {
-	var all []string
-	said := make(map[string]bool)
+func distinct(lines []string) (all []string) {
 	for _, l := range lines {
-		if !said[l] {
+		if !slices.Contains(all, l) {
 			all = append(all, l)
 		}
-		said[l] = true
 	}
 	return all
 }
 
-// processTime is the CPU time of this process.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -237,7 +233,7 @@ func printAudit(w *layout.Writer, r audit.Report) {
 		}
 		var rated, others, unseen string // empty without two scans
 		if s.Score != nil {
-			rated, others, unseen = score(*s.Score), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen)
+			rated, others, unseen = percentage(*s.Score, 3), fmt.Sprintf("%.3fs", s.Others), fmt.Sprintf("%.2fs", s.Unseen)
 		}
 		out.Row(layout.Middle(name, 24), layout.Middle(s.CPUs.String(), 9), rated, others, unseen, fmt.Sprint(s.ExposedTasks), fmt.Sprint(s.ExposedInterrupts), fmt.Sprint(s.DeviceInterrupts))
 	}
@@ -324,7 +320,6 @@ func printKernel(w *layout.Writer, works []audit.KernelWork) {
 	w.Table(out)
 }
 
-// placeOf returns the unit or the container that a finding is in.
 func placeOf(f audit.Finding) string {
 	// The names of cgroups in a pod that belong to no container (desired.Settings.Ownership).
 	noContainer := map[string]string{"(monitor)": "conmon of ", "(sandbox)": "VM of ", "(other)": "in "}
@@ -354,14 +349,14 @@ func tasks(f audit.Finding) string {
 	return fmt.Sprintf("%s ×%d", layout.Middle(f.Name, 12), f.TaskCount)
 }
 
-// score formats a score, which is 100 only without any foreign task.
-func score(s float64) string {
-	text := fmt.Sprintf("%.3f", s)
-	if text == "100.000" {
-		if s < 100 {
-			return "<100"
-		}
-		return "100"
+// percentage formats a percentage, which is 100 only without any foreign task.
+func percentage(p float64, digits int) string {
+	text := strconv.FormatFloat(p, 'f', digits, 64)
+	switch {
+	case !strings.HasPrefix(text, "100"):
+		return text
+	case p < 100:
+		return "<100"
 	}
-	return text
+	return "100"
 }

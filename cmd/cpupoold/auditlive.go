@@ -36,7 +36,6 @@ const (
 	maxLiveRows = 40
 )
 
-// checkLive checks the flags of a live audit.
 func checkLive(c *cobra.Command, live time.Duration) error {
 	if live < minLiveDuration || live > maxAuditDuration {
 		return usage.New(c, fmt.Errorf("--live %v: write %v to %v", live, minLiveDuration, maxAuditDuration))
@@ -49,7 +48,6 @@ func checkLive(c *cobra.Command, live time.Duration) error {
 	return nil
 }
 
-// auditLive runs a live audit and prints its report.
 func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, cfg *config.Config, t *topology.Topology) error {
 	r, err := liveAuditing{
 		owners: a.owners(cfg, t),
@@ -61,11 +59,7 @@ func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, 
 	if err != nil {
 		return err
 	}
-	err = a.show(as, r, func(w *layout.Writer) { printLive(w, r) })
-	if err == nil {
-		err = liveResult(r)
-	}
-	return err
+	return cmp.Or(a.show(as, r, func(w *layout.Writer) { printLive(w, r) }), liveResult(r))
 }
 
 // liveResult returns the exit code of a report. A report without a share is an error, as a
@@ -129,7 +123,7 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 	defer func() {
 		closed := w.Close()
 		if closed != nil && err == nil { // the report is complete
-			r.Unread = append(r.Unread, "the end of the program: "+strings.Join(joined(closed), "; "))
+			r.Unread = append(r.Unread, "the end of the program: "+strings.Join(texts(usage.Each(closed)), "; "))
 			return
 		}
 		err = errors.Join(err, closed)
@@ -138,7 +132,7 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 		unread = append(unread, "the run time of the program: "+err.Error())
 	}
 	watched, err := w.Own(owners)
-	unread = append(unread, joined(err)...)
+	unread = append(unread, texts(usage.Each(err))...)
 	if watched.IsEmpty() {
 		return r, errors.Join(errors.New("no exclusive CPU can be watched; repeat the audit when the containers run"), err)
 	}
@@ -157,25 +151,11 @@ func (a liveAuditing) run(ctx context.Context) (r livereport.Report, err error) 
 	return r, nil
 }
 
-// joined returns the texts of joined errors, each on its own. A text with a line break becomes one line.
-func joined(err error) []string {
-	if err == nil {
-		return nil
+func texts(errs []error) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Error())
 	}
-	if all, is := err.(interface{ Unwrap() []error }); is {
-		var texts []string
-		for _, e := range all.Unwrap() {
-			texts = append(texts, e.Error())
-		}
-		if strings.Join(texts, "\n") == err.Error() { // of errors.Join, not of fmt.Errorf
-			texts = nil
-			for _, e := range all.Unwrap() {
-				texts = append(texts, joined(e)...)
-			}
-			return texts
-		}
-	}
-	return []string{err.Error()}
+	return all
 }
 
 // watch reads the counts until the time is over or ctx ends: a signal is no error. It returns
@@ -217,7 +197,6 @@ func (a liveAuditing) watch(ctx context.Context, w watch, c *livereport.Collecto
 	}
 }
 
-// liveLine is a line of progress.
 func liveLine(r schedwatch.Reading, took, of time.Duration) string {
 	var sum schedwatch.Count
 	for i := range r.CPUs {
@@ -252,7 +231,7 @@ func printLive(w *layout.Writer, r livereport.Report) {
 	if r.Share == nil {
 		w.Paragraph("no share: " + r.NoShare)
 	} else {
-		w.Paragraph(fmt.Sprintf("Share of exclusive CPU time without foreign tasks: %s (foreign tasks: %s of %.1f s, with %s)", percent(*r.Share), brief(foreign.Seconds), r.Watched, switches(foreign.Switches)))
+		w.Paragraph(fmt.Sprintf("Share of exclusive CPU time without foreign tasks: %s (foreign tasks: %s of %.1f s, with %s)", percentage(100**r.Share, 4)+" %", brief(foreign.Seconds), r.Watched, switches(foreign.Switches)))
 		w.Paragraph(fmt.Sprintf("The kernel's own threads that are bound to these CPUs do not count: %s, with %s", brief(own.Seconds), switches(own.Switches)))
 	}
 	if !r.Changed.IsEmpty() {
@@ -270,14 +249,13 @@ func printLiveTasks(w *layout.Writer, r livereport.Report) {
 	fmt.Fprintln(w)
 	out := layout.NewTable("CPU", "OWNER", "KIND", "COMMAND", "CGROUP", "SWITCHES", "TIME")
 	more, rows := r.More, max(len(r.Tasks)-maxLiveRows, 0)
-	for i := range r.Tasks {
-		t := &r.Tasks[i]
+	for i, t := range r.Tasks {
 		if i >= maxLiveRows {
 			more.Seconds += t.Seconds
 			more.Switches += t.Switches
 			continue
 		}
-		out.Row(list(t.Owner.CPUs), layout.Middle(ownerName(t.Owner), maxOwner), kindText(t.Kind), layout.Clip(t.Command, maxCommand), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
+		out.Row(list(t.Owner.CPUs), layout.Middle(ownerName(t.Owner), 40), kindText(t.Kind), layout.Clip(t.Command, 15), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
 	}
 	w.Table(out)
 	if more != (livereport.Total{}) {
@@ -290,22 +268,12 @@ func printLiveTasks(w *layout.Writer, r livereport.Report) {
 	fmt.Fprintln(w)
 }
 
-// Widths of cells. The kernel's names of tasks have at most 15 bytes.
-const (
-	maxCommand = 15
-	maxCgroup  = 40
-	maxList    = 12
-	maxOwner   = 40
-)
+func list(cpus cpuset.Set) string { return layout.Middle(cpus.String(), 12) }
 
-func list(cpus cpuset.Set) string { return layout.Middle(cpus.String(), maxList) }
-
-// ownerName returns the name of an owner, or of its pool.
 func ownerName(o audit.Owner) string {
 	return cmp.Or(path.Join(o.Pod, o.Name), inspect.FullPool(o.Pool, o.Type))
 }
 
-// kindText returns the kind of a task as a phrase.
 func kindText(kind string) string {
 	switch kind {
 	case "user":
@@ -319,14 +287,14 @@ func kindText(kind string) string {
 }
 
 // cgroupOf returns the container of a row, or its cgroup.
-func cgroupOf(t *livereport.Row) string {
+func cgroupOf(t livereport.Row) string {
 	switch {
 	case t.Pod != "":
-		return layout.Middle(placeOf(audit.Finding{Pod: t.Pod, Container: t.Container}), maxCgroup)
+		return layout.Middle(placeOf(audit.Finding{Pod: t.Pod, Container: t.Container}), 40)
 	case t.Cgroup == "":
 		return fmt.Sprintf("removed, number %d", t.CgroupID)
 	}
-	return layout.Middle("/"+strings.TrimPrefix(t.Cgroup, "/"), maxCgroup)
+	return layout.Middle("/"+strings.TrimPrefix(t.Cgroup, "/"), 40)
 }
 
 // brief formats seconds. Less than a second is in milliseconds, because a finding can be short.
@@ -337,22 +305,9 @@ func brief(s float64) string {
 	return fmt.Sprintf("%.3fs", s)
 }
 
-// switches formats a number of context switches.
 func switches(n uint64) string {
 	if n == 1 {
 		return "1 switch"
 	}
 	return fmt.Sprintf("%d switches", n)
-}
-
-// percent formats a share, which is 100 % only without any foreign task.
-func percent(share float64) string {
-	text := fmt.Sprintf("%.4f %%", 100*share)
-	if strings.HasPrefix(text, "100") {
-		if share < 1 {
-			return "<100 %"
-		}
-		return "100 %"
-	}
-	return text
 }

@@ -276,8 +276,8 @@ The kernel's own threads that are bound to these CPUs do not count: 0.000ms, wit
 		t.Errorf("text without a share:\n%s", text)
 	}
 	for share, want := range map[float64]string{1: "100 %", 1 - 1e-12: "<100 %", 0.99999996: "<100 %", 0.99999: "99.9990 %", 0: "0.0000 %"} {
-		if got := percent(share); got != want {
-			t.Errorf("percent(%v) = %q; want %q", share, got, want)
+		if got := percentage(100*share, 4) + " %"; got != want {
+			t.Errorf("a share of %v = %q; want %q", share, got, want)
 		}
 	}
 }

@@ -72,7 +72,6 @@ func (a *app) defragTable(ctx context.Context, r defragReport, client *control.C
 	return cmp.Or(err, verdict(results))
 }
 
-// defragReport is what plan --defrag prints.
 type defragReport struct {
 	defrag.Report
 	// Results holds the results of the moves, with --apply.
@@ -160,7 +159,6 @@ func printOwners(w *layout.Writer, owners []defrag.Place) {
 	}
 }
 
-// printRoom prints what new owners can have.
 func printRoom(w *layout.Writer, room defrag.Change[defrag.Room]) {
 	fmt.Fprintln(w)
 	out := layout.NewTable("ROOM", "FREE CPUS", "IN ONE L3 GROUP", "IN WHOLE CORES")

@@ -15,7 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/usage"
 )
 
-// eventFlags holds the flags of the command events.
 type eventFlags struct {
 	since, of string // --since, --pod
 	kinds     []string
@@ -86,14 +85,10 @@ func (a *app) doEvents(ctx context.Context, client *control.Client, q history.Qu
 	var wait control.Wait
 	for {
 		got, err := client.Events(ctx, q, wait)
-		switch {
-		case err != nil && (ctx.Err() != nil || started.IsZero()):
-			return unlessEnded(ctx, err)
-		case err != nil: // the daemon has answered before, so it can be restarting
-			complain(a.err, err)
+		if err != nil {
 			wait = control.Wait{}
-			if !pause(ctx, retryPause) {
-				return nil
+			if again, err := a.retry(ctx, err, !started.IsZero()); !again {
+				return err
 			}
 			continue
 		}

@@ -110,10 +110,8 @@ type measuring struct {
 
 // measure measures CPUs that have no owner, until one gets an owner.
 func (m measuring) measure(ctx context.Context, cpus cpuset.Set, o latency.Options) (latency.Report, []string, error) {
-	var (
-		chosen cpuset.Set
-		unread []string
-	)
+	var chosen cpuset.Set
+	var unread []string
 	o.Choose = func(ctx context.Context) (cpuset.Set, error) {
 		all, missed, err := m.candidates(ctx)
 		if err == nil {

@@ -19,20 +19,15 @@ const (
 	asJSON  format = "json"
 )
 
-// String, Set and Type make format a flag.
 func (f *format) String() string { return string(*f) }
 
-// Set accepts the two formats.
 func (f *format) Set(s string) error {
-	switch format(s) {
-	case asTable, asJSON:
-		*f = format(s)
-		return nil
+	if *f = format(s); *f != asTable && *f != asJSON {
+		return fmt.Errorf("%q is neither json nor table", s)
 	}
-	return fmt.Errorf("%q is neither json nor table", s)
+	return nil
 }
 
-// Type names the flag's values in help.
 func (f *format) Type() string { return "json|table" }
 
 func outputFlag(c *cobra.Command) *format {
@@ -67,7 +62,6 @@ func (a *app) terminal() *os.File {
 	return nil
 }
 
-// printUnread prints the objects that could not be read.
 func printUnread(w *layout.Writer, unread []string) {
 	for _, u := range unread {
 		fmt.Fprintf(w, "not read: %s\n", layout.Printable(u))

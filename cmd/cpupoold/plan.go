@@ -73,7 +73,7 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 		}
 	}
 	w.Table(out)
-	printClaims(w, nil, inspect.ClaimsOf(&p.Plan, nil))
+	w.Section(claimTable(inspect.ClaimsOf(&p.Plan, nil)))
 	fmt.Fprintln(w, codes.Hint())
 	printNoise(w, p)
 	if len(p.Writes) == 0 {
@@ -90,7 +90,6 @@ func printPlan(w *layout.Writer, p preview.Preview) {
 	printRest(w, p)
 }
 
-// printRest prints adapted settings, problems, and failures of reads and writes.
 func printRest(w *layout.Writer, p preview.Preview) {
 	var lines []string
 	for _, x := range p.Adapted {

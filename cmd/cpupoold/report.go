@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -128,20 +127,15 @@ func (r *reported) write(a *app, file string, redact bool) error {
 	if err != nil {
 		return err
 	}
-	if err := finish(to, func(w io.Writer) error { return report.Write(w, dir, r.all(), r.at) }); err != nil {
+	err = report.Write(to, dir, r.all(), r.at)
+	if err == nil {
+		err = to.Sync()
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(file))
 	}
 	_, err = fmt.Fprintln(a.out, file)
 	return err
-}
-
-// finish writes a file and closes it, on the disk.
-func finish(to *os.File, write func(io.Writer) error) error {
-	err := write(to)
-	if err == nil {
-		err = to.Sync()
-	}
-	return errors.Join(err, to.Close())
 }
 
 // topology adds the topology and the files of sysfs that it was read from. The files let others

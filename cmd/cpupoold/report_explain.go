@@ -58,14 +58,12 @@ func (r *reported) explanations(ctx context.Context, client *control.Client, s *
 // problem come first, then owners of CPUs.
 func subjectsOf(s *inspect.Status) []string {
 	troubled := make(map[string]bool)
-	for i := range s.Problems {
-		p := &s.Problems[i]
+	for _, p := range s.Problems {
 		troubled[cmp.Or(p.PodUID, p.Unit)] = true
 	}
 	var names []string
 	rank := make(map[string]int)
-	for i := range s.Containers {
-		c := &s.Containers[i]
+	for _, c := range s.Containers {
 		name := c.PodUID
 		if c.Unit {
 			name = c.Name

@@ -56,8 +56,8 @@ type reported struct {
 	// names add the names in the files to a redactor, in the order of the files. Only redact
 	// calls them: the search in a long log takes more CPU time than the rest of the report.
 	names []func(*report.Redactor)
-	// unredactable are files with unknown names in them.
-	unredactable []string
+	// unredactable is a file with unknown names in it, or empty.
+	unredactable string
 }
 
 // spare is what of an archive is left for MISSING.txt, and for words that are longer than
@@ -150,7 +150,7 @@ func (r *reported) config(file string, c *config.Config, err error) {
 	}
 	r.add(name, data)
 	if err != nil || c == nil {
-		r.unredactable = append(r.unredactable, name)
+		r.unredactable = name
 		return
 	}
 	r.learn(func(n *report.Redactor) { addConfig(n, c) })
@@ -217,7 +217,6 @@ func (r *reported) daemon(ctx context.Context, client *control.Client) {
 	}
 }
 
-// versions holds the versions of the daemon, the runtime, the kernel and systemd.
 type versions struct {
 	Version  int       `json:"version"` // of this document
 	Time     time.Time `json:"time"`
@@ -348,13 +347,10 @@ func journal(ctx context.Context) ([]byte, error) {
 // redact replaces the names in all files. It removes files that it cannot parse, because
 // their names are unknown.
 func (r *reported) redact() {
-	r.files = slices.DeleteFunc(r.files, func(f report.File) bool {
-		leave := slices.Contains(r.unredactable, f.Name)
-		if leave {
-			r.missing = append(r.missing, f.Name+": it could not be understood, so that the names in it are not known. Messages about it, in check.json, status.json and the log, may quote some: read these before you hand the report on")
-		}
-		return leave
-	})
+	if i := slices.IndexFunc(r.files, func(f report.File) bool { return f.Name == r.unredactable }); i >= 0 {
+		r.files = slices.Delete(r.files, i, i+1)
+		r.missing = append(r.missing, r.unredactable+": it could not be understood, so that the names in it are not known. Messages about it, in check.json, status.json and the log, may quote some: read these before you hand the report on")
+	}
 	names := report.NewRedactor()
 	for _, add := range r.names {
 		add(names)
@@ -367,7 +363,6 @@ func (r *reported) redact() {
 	}
 }
 
-// all returns the files and MISSING.txt.
 func (r *reported) all() []report.File {
 	missing := "Nothing is missing.\n"
 	if len(r.missing) > 0 {

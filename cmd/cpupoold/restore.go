@@ -135,7 +135,6 @@ func printDiffers[D any](w *layout.Writer, head string, all []D, row func(D) (is
 	}
 }
 
-// printChanges prints the restored values with their old and new value.
 func printChanges(w *layout.Writer, r restore.Report) {
 	if len(r.Changes)+len(r.Settings.Restored) == 0 {
 		return

@@ -35,7 +35,6 @@ const (
 // defaultConfig is read when it exists and --config is not given.
 const defaultConfig = "/etc/cpupoold/config.yaml"
 
-// streams holds the standard streams of the process.
 type streams struct {
 	out, err io.Writer
 	hangup   <-chan os.Signal
@@ -53,7 +52,6 @@ type app struct {
 	overrides  config.Overrides
 }
 
-// execute runs a command line and returns the exit code.
 func execute(ctx context.Context, s streams, args []string) int {
 	a := &app{streams: s}
 	root := a.command()

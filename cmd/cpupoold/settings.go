@@ -35,7 +35,6 @@ func printSettings(w *layout.Writer, r tune.Report, dry bool) {
 		"%d host settings keep the values of other processes, with the CPUs that the daemon had removed")
 }
 
-// printTuning prints the host settings that a plan would change.
 func printTuning(w *layout.Writer, p *preview.Tuning) {
 	if p == nil {
 		return

@@ -60,14 +60,10 @@ func (a *app) watchStatus(ctx context.Context, client *control.Client, output fo
 	wait, shown := control.Wait{}, false
 	for {
 		s, err := client.Status(ctx, after, wait)
-		switch {
-		case err != nil && (ctx.Err() != nil || !shown):
-			return unlessEnded(ctx, err)
-		case err != nil:
-			complain(a.err, err)
+		if err != nil {
 			after, wait = 0, control.Wait{}
-			if !pause(ctx, retryPause) {
-				return nil
+			if again, err := a.retry(ctx, err, shown); !again {
+				return err
 			}
 			continue
 		}
@@ -138,11 +134,9 @@ func printStatus(w *layout.Writer, s *inspect.Status) {
 	}
 	fmt.Fprintln(w)
 	w.Table(poolTable(s))
-	if len(s.Containers) > 0 {
-		fmt.Fprintln(w)
-		w.Table(containerTable(s))
-	}
-	printClaims(w, s.Devices, s.Claims)
+	w.Section(containerTable(s))
+	w.Section(deviceTable(s.Devices))
+	w.Section(claimTable(s.Claims))
 	for _, line := range auxiliaryLines(s.Auxiliary) {
 		w.Paragraph("in pods: " + line)
 	}
@@ -249,10 +243,8 @@ func poolTable(s *inspect.Status) *layout.Table {
 }
 
 func containerTable(s *inspect.Status) *layout.Table {
-	all := inspect.ByPool(s.Containers)
 	t := layout.NewTable("CONTAINER OR UNIT", "POOL", "CPUS", "KEPT BY", "REASON")
-	for i := range all {
-		c := &all[i]
+	for _, c := range inspect.ByPool(s.Containers) {
 		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), c.Mode, c.Code)
 	}
 	return t
@@ -294,11 +286,10 @@ func auxiliaryLines(all []inspect.Auxiliary) (lines []string) {
 	names := map[string]string{"monitor": "conmon", "sandbox": "the containers of a pod in one cgroup"}
 	type key struct{ kind, cpus string }
 	counts := make(map[key]int)
-	for i := range all {
-		counts[key{all[i].Kind, all[i].CPUs.String()}]++
+	for _, g := range all {
+		counts[key{g.Kind, g.CPUs.String()}]++
 	}
-	for i := range all {
-		g := &all[i]
+	for _, g := range all {
 		k := key{g.Kind, g.CPUs.String()}
 		n := counts[k]
 		delete(counts, k)
@@ -344,10 +335,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// unlessEnded makes nothing of an error that comes of ^C.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
+// retry reports whether to repeat a request that has failed. A daemon that has answered before can be
+// restarting. After ^C there is no error.
+func (a *app) retry(ctx context.Context, err error, hasAnswered bool) (again bool, _ error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, nil
+	case !hasAnswered:
+		return false, err
 	}
-	return nil
+	complain(a.err, err)
+	return pause(ctx, retryPause), nil
 }

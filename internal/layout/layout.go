@@ -78,6 +78,14 @@ func (w *Writer) Table(t *Table) {
 	}
 }
 
+// Section writes an empty line and a table. It writes nothing for a table without rows below its head.
+func (w *Writer) Section(t *Table) {
+	if len(t.rows) > 1 {
+		fmt.Fprintln(w)
+		w.Table(t)
+	}
+}
+
 // shorten cuts a text to n characters, in the middle of a name and at the end of a
 // sentence.
 func shorten(s string, n int) string {

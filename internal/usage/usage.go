@@ -32,6 +32,24 @@ func New(cmd *cobra.Command, err error) error {
 	return &Error{err, cmd.CommandPath()}
 }
 
+// Each returns the errors that errors.Join has joined, or the only error.
+func Each(err error) (all []error) {
+	joined, is := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	switch {
+	case err == nil:
+		return nil
+	case !is || errors.Join(joined.Unwrap()...).Error() != err.Error(): // a text is around them
+		return []error{err}
+	}
+	for _, one := range joined.Unwrap() {
+		all = append(all, Each(one)...)
+	}
+	return all
+}
+
 // Report returns the exit code of a program that ends with err: 2 for an [Error], and otherwise 1.
 // For an Error, it names the command with help.
 func Report(w io.Writer, err error) int {
