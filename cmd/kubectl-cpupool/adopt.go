@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/plugin/adopt"
 )
@@ -60,31 +60,19 @@ func (o *adoptOptions) check() error {
 	if !o.dryRun {
 		return errors.New("adopt only lists pods; add --dry-run to get the list")
 	}
-	if err := checkSource(o.files, o.clusterFlags); err != nil {
-		return err
-	}
-	return checkOutput(o.output)
+	return cmp.Or(checkSource(o.files, o.clusterFlags), checkOutput(o.output))
 }
 
 func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	o.switchOn()
 	var cluster adopt.Cluster
 	if o.given() {
-		data, err := o.read(ctx, "/api/v1/namespaces", "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs", "/api/v1/pods")
-		if err != nil {
-			return err
-		}
-		claims, err := o.readClaims(ctx, s)
+		data, err := o.readCluster(ctx, s)
 		if err != nil {
 			return err
 		}
 		if err := cluster.Read("cluster", data); err != nil {
 			return err
-		}
-		if claims != nil {
-			if err := cluster.Read("cluster", claims); err != nil {
-				return err
-			}
 		}
 	}
 	for _, file := range o.files {
@@ -100,36 +88,51 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 		return err
 	}
 	plan := adopt.Make(o.settings, &cluster)
-	if o.output == "json" {
-		return document.Write(s.out, plan)
-	}
-	_, err := io.WriteString(layout.Lines(s.out), adoptText(plan))
-	return err
+	return s.show(o.output, plan, func(w *layout.Writer) { printAdoption(layout.Lines(w), plan) })
 }
 
-func adoptText(plan adopt.Plan) string {
-	var out strings.Builder
+// readCluster returns a list of the objects that matter, with the objects of resource.k8s.io that decide which
+// containers run on CPUs of claims. Before Kubernetes 1.34 there are none.
+func (o *adoptOptions) readCluster(ctx context.Context, s streams) ([]byte, error) {
+	a, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	items, err := a.read(ctx, "/api/v1/namespaces", "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs", "/api/v1/pods")
+	if err != nil {
+		return nil, err
+	}
+	const group = "/apis/resource.k8s.io/v1/"
+	claims, err := a.optional(ctx, s, "containers with ResourceClaims count by their cpu requests",
+		group+"deviceclasses", group+"resourceclaimtemplates", group+"resourceclaims")
+	if err != nil {
+		return nil, err
+	}
+	return asList(append(items, claims...))
+}
+
+func printAdoption(out io.Writer, plan adopt.Plan) {
 	if len(plan.Steps) == 0 {
-		return "All pods are counted correctly.\n"
+		fmt.Fprintln(out, "All pods are counted correctly.")
+		return
 	}
 	stage := adopt.Stage(-1)
 	for _, step := range plan.Steps {
 		if step.Stage != stage {
 			stage = step.Stage
-			fmt.Fprintf(&out, "%s.\n", stage.Why())
+			fmt.Fprintf(out, "%s.\n", stage.Why())
 		}
-		fmt.Fprintf(&out, "  %s %s/%s: pods %d, cpu %dm", step.Namespace, step.Kind, step.Name, step.Pods, step.MilliCPU)
+		fmt.Fprintf(out, "  %s %s/%s: pods %d, cpu %dm", step.Namespace, step.Kind, step.Name, step.Pods, step.MilliCPU)
 		if len(step.Becomes) > 0 {
-			fmt.Fprintf(&out, "; each becomes %s", strings.Join(step.Becomes, ", "))
+			fmt.Fprintf(out, "; each becomes %s", strings.Join(step.Becomes, ", "))
 		}
-		fmt.Fprintf(&out, "\n    %s\n", step.How)
+		fmt.Fprintf(out, "\n    %s\n", step.How)
 		for _, w := range step.Warnings {
-			fmt.Fprintf(&out, "    warning: %s\n", w)
+			fmt.Fprintf(out, "    warning: %s\n", w)
 		}
 	}
-	out.WriteString("Used on nodes, and counted by no pool:\n")
+	fmt.Fprintln(out, "Used on nodes, and counted by no pool:")
 	for _, node := range plan.Nodes {
-		fmt.Fprintf(&out, "  %s: pods %d, cpu %dm\n", node.Name, node.Pods, node.MilliCPU)
+		fmt.Fprintf(out, "  %s: pods %d, cpu %dm\n", node.Name, node.Pods, node.MilliCPU)
 	}
-	return out.String()
 }

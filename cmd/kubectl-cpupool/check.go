@@ -123,7 +123,7 @@ func partitioning(ctx context.Context, a *api) (string, error) {
 		} `json:"status"`
 	}
 	err := a.get(ctx, "/apis/config.openshift.io/v1/infrastructures/cluster", nil, "application/json", maxConfigz, &infrastructure)
-	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusNotFound {
+	if answers(err, http.StatusNotFound) {
 		return "", nil
 	}
 	return infrastructure.Status.CPUPartitioning, err
@@ -179,11 +179,9 @@ func configz(ctx context.Context, a *api, node string) (clustercheck.Kubelet, er
 	return *answer.Kubelet, nil
 }
 
-// printCheck prints a table of the nodes, the findings, and the facts that were not read.
 func printCheck(w *layout.Writer, d *clustercheck.Document) {
 	t := layout.NewTable("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
-	for i := range d.Nodes {
-		n := &d.Nodes[i]
+	for _, n := range d.Nodes {
 		k := n.Kubelet
 		if k == nil {
 			k = &clustercheck.Kubelet{CPUManagerPolicy: "?", TopologyManagerPolicy: "?", CgroupDriver: "?", ReservedSystemCPUs: "?"}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,27 +56,21 @@ func (c *clusterFlags) kubeconfigs() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
 }
 
-func (c *clusterFlags) config() (*rest.Config, error) {
-	config, err := c.kubeconfigs().ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w; see --kubeconfig and --context", err)
-	}
-	config.UserAgent = "kubectl-cpupool"
-	return config, nil
-}
-
 type api struct {
+	config *rest.Config // without a timeout
 	client *http.Client
 	server *url.URL
 }
 
 func (c *clusterFlags) connect() (*api, error) {
-	config, err := c.config()
+	config, err := c.kubeconfigs().ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("kubeconfig: %w; see --kubeconfig and --context", err)
 	}
-	config.Timeout = time.Minute // of one page
-	client, err := rest.HTTPClientFor(config)
+	config.UserAgent = "kubectl-cpupool"
+	paged := rest.CopyConfig(config)
+	paged.Timeout = time.Minute // of one page
+	client, err := rest.HTTPClientFor(paged)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -84,17 +79,11 @@ func (c *clusterFlags) connect() (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return &api{client, server}, nil
+	return &api{config, client, server}, nil
 }
 
-// read returns all objects of some resources, each given by its path in the API, as
-// the list that kubectl get -o json prints.
-func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error) {
-	a, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
-	items := []json.RawMessage{}
+// read returns all objects of some resources, each given by its path in the API.
+func (a *api) read(ctx context.Context, paths ...string) (items []json.RawMessage, err error) {
 	for _, path := range paths {
 		more, err := a.list(ctx, path, "application/json")
 		if err != nil {
@@ -102,33 +91,28 @@ func (c *clusterFlags) read(ctx context.Context, paths ...string) ([]byte, error
 		}
 		items = append(items, more...)
 	}
-	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return items, nil
 }
 
-// readClaims returns the objects of resource.k8s.io that decide which containers run on CPUs of claims, as a list. It
-// returns nil without such objects, as before Kubernetes 1.34. Without a permission, it prints a note.
-func (c *clusterFlags) readClaims(ctx context.Context, s streams) ([]byte, error) {
-	a, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
-	var items []json.RawMessage
-	for _, resource := range []string{"deviceclasses", "resourceclaimtemplates", "resourceclaims"} {
-		more, err := a.list(ctx, "/apis/resource.k8s.io/v1/"+resource, "application/json")
-		status, answered := errors.AsType[*statusError](err)
+// optional reads resources that a cluster may lack. Without the permission for one, it prints a note, and returns no object.
+func (a *api) optional(ctx context.Context, s streams, note string, paths ...string) (items []json.RawMessage, err error) {
+	for _, path := range paths {
+		more, err := a.list(ctx, path, "application/json")
 		switch {
-		case answered && status.code == http.StatusForbidden:
-			fmt.Fprintf(s.err, "note: containers with ResourceClaims count by their cpu requests: %v\n", err)
+		case answers(err, http.StatusForbidden):
+			fmt.Fprintf(s.err, "note: %s: %v\n", note, err)
 			return nil, nil
-		case err != nil && (!answered || status.code != http.StatusNotFound):
+		case err != nil && !answers(err, http.StatusNotFound):
 			return nil, err
 		}
 		items = append(items, more...)
 	}
-	if len(items) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return items, nil
+}
+
+// asList returns objects as the list that kubectl get -o json prints.
+func asList(items []json.RawMessage) ([]byte, error) {
+	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": append([]json.RawMessage{}, items...)})
 }
 
 // list reads a resource in pages, and gives each item the kind that in lists only
@@ -187,24 +171,19 @@ type statusError struct {
 	status, text string
 }
 
-// Error returns the status and the server's text.
 func (e *statusError) Error() string {
-	if e.text == "" {
-		return "the server answers " + e.status
-	}
-	return "the server answers " + e.status + ": " + e.text
+	return strings.TrimSuffix("the server answers "+e.status+": "+e.text, ": ")
+}
+
+// answers reports whether err is an answer with one of these codes.
+func answers(err error, codes ...int) bool {
+	status, is := errors.AsType[*statusError](err)
+	return is && slices.Contains(codes, status.code)
 }
 
 // get reads the document at a path, of at most size bytes.
-func (a *api) get(ctx context.Context, path string, query url.Values, accept string, size int64, into any) error {
-	err := a.fetch(ctx, path, query, accept, size, into)
-	if err != nil {
-		return fmt.Errorf("read %s of %s: %w", path, a.server, err)
-	}
-	return nil
-}
-
-func (a *api) fetch(ctx context.Context, path string, query url.Values, accept string, size int64, into any) error {
+func (a *api) get(ctx context.Context, path string, query url.Values, accept string, size int64, into any) (err error) {
+	defer func() { err = named(fmt.Sprintf("read %s of %s", path, a.server), err) }()
 	at := a.server.JoinPath(path)
 	at.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +24,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/viewer"
 )
 
-// daemonFlags select the daemons' pods.
 type daemonFlags struct {
 	namespace string
 	selector  string
@@ -36,17 +37,13 @@ func (d *daemonFlags) add(flags *pflag.FlagSet) {
 // daemons holds the daemons of a cluster, by node. Queries use `kubectl exec` in their pods,
 // because only root on the node may use their socket.
 type daemons struct {
-	config *rest.Config
+	api    *api
 	byNode map[string]*corev1.Pod
 	at     daemonFlags
 }
 
 // daemons finds the pods of the daemons that run.
 func (c *clusterFlags) daemons(ctx context.Context, d daemonFlags) (*daemons, error) {
-	config, err := c.config()
-	if err != nil {
-		return nil, err
-	}
 	selector, err := labels.Parse(d.selector)
 	if err != nil {
 		return nil, fmt.Errorf("--daemon-selector: %w", err)
@@ -59,7 +56,7 @@ func (c *clusterFlags) daemons(ctx context.Context, d daemonFlags) (*daemons, er
 	if err != nil {
 		return nil, err
 	}
-	found := &daemons{config: config, byNode: make(map[string]*corev1.Pod), at: d}
+	found := &daemons{api: a, byNode: make(map[string]*corev1.Pod), at: d}
 	for i := range pods {
 		if p := &pods[i]; p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
 			found.byNode[p.Spec.NodeName] = p
@@ -68,7 +65,6 @@ func (c *clusterFlags) daemons(ctx context.Context, d daemonFlags) (*daemons, er
 	return found, nil
 }
 
-// missing returns the error of a node without a daemon.
 func (d *daemons) missing(node string) error {
 	return fmt.Errorf("node %s: no pod of a daemon runs there (%s in namespace %s): it may be a systemd unit, then ask on the node, or have other labels, see --daemon-selector", node, d.at.selector, d.at.namespace)
 }
@@ -79,13 +75,9 @@ func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...s
 	if pod == nil {
 		return d.missing(node)
 	}
-	at, _, err := rest.DefaultServerUrlFor(d.config)
-	if err != nil {
-		return fmt.Errorf("kubeconfig: %w", err)
-	}
-	at = at.JoinPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec")
+	at := d.api.server.JoinPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec")
 	at.RawQuery = url.Values{"container": {daemonIn(pod)}, "command": append([]string{"cpupoold"}, args...), "stdout": {"true"}, "stderr": {"true"}}.Encode()
-	run, err := executor(d.config, at)
+	run, err := executor(d.api.config, at)
 	if err != nil {
 		return err
 	}
@@ -101,15 +93,10 @@ func (d *daemons) run(ctx context.Context, node string, out io.Writer, args ...s
 // daemonIn is the daemon's container in its pod: others, as a proxy of its metrics, can
 // stand before it.
 func daemonIn(pod *corev1.Pod) string {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == "cpupoold" {
-			return "cpupoold"
-		}
+	if slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "cpupoold" }) {
+		return "cpupoold"
 	}
-	if usual := pod.Annotations["kubectl.kubernetes.io/default-container"]; usual != "" {
-		return usual
-	}
-	return pod.Spec.Containers[0].Name
+	return cmp.Or(pod.Annotations["kubectl.kubernetes.io/default-container"], pod.Spec.Containers[0].Name)
 }
 
 // withText returns err, followed by the program's own error text.
@@ -155,7 +142,6 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// status asks a node's daemon for its state.
 func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
@@ -167,7 +153,6 @@ func (d *daemons) status(ctx context.Context, node string) (*inspect.Status, err
 	return s, named("node "+node, err)
 }
 
-// explain asks a node's daemon why a pod, a container or a unit runs on its CPUs.
 func (d *daemons) explain(ctx context.Context, node, name string) (*inspect.Explanation, error) {
 	out := limited{room: maxAnswer}
 	if err := d.run(ctx, node, &out, "explain", "-o", "json", "--", name); err != nil {

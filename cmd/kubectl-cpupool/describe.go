@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,22 +42,20 @@ func describeCommand(s streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for i := range nodes {
-			if nodes[i].Name != args[1] {
-				continue
-			}
-			err := s.show(o.output, overview.Document{Version: overview.Version, Nodes: nodes[i : i+1]}, func(w *layout.Writer) { printNode(w, &nodes[i]) })
-			if err != nil || !ask || o.output == "json" {
-				return err
-			}
-			fmt.Fprintln(s.out)
-			all, err := o.daemons(ctx, d)
-			if err != nil {
-				return err
-			}
-			return all.run(ctx, args[1], layout.Lines(s.out), "status")
+		nodes = slices.DeleteFunc(nodes, func(n overview.Node) bool { return n.Name != args[1] })
+		if len(nodes) == 0 {
+			return fmt.Errorf("node %q not found; kubectl cpupool nodes lists the nodes", args[1])
 		}
-		return fmt.Errorf("node %q not found; kubectl cpupool nodes lists the nodes", args[1])
+		err = s.show(o.output, overview.Document{Version: overview.Version, Nodes: nodes}, func(w *layout.Writer) { printNode(w, &nodes[0]) })
+		if err != nil || !ask || o.output == "json" {
+			return err
+		}
+		fmt.Fprintln(s.out)
+		all, err := o.daemons(ctx, d)
+		if err != nil {
+			return err
+		}
+		return all.run(ctx, args[1], layout.Lines(s.out), "status")
 	}
 	return cmd
 }
@@ -71,8 +70,7 @@ func printNode(w *layout.Writer, n *overview.Node) {
 		t.Row("As of", n.AsOf.Format(time.RFC3339))
 	}
 	w.Table(t)
-	for i := range n.Pools {
-		p := &n.Pools[i]
+	for _, p := range n.Pools {
 		fmt.Fprintf(w, "\n%s: %s CPUs, %s requested, %s free (%s)\n", layout.Printable(inspect.FullPool(p.Name, p.Type)), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), p.Resource)
 		t := &layout.Table{}
 		for _, pod := range p.Pods {
@@ -85,7 +83,6 @@ func printNode(w *layout.Writer, n *overview.Node) {
 	}
 }
 
-// printClaims prints the devices of a node, and the claims with their CPUs.
 func printClaims(w *layout.Writer, c *overview.Claims) {
 	sum := c.Sum()
 	fmt.Fprintf(w, "\n%s: %d CPUs, %d allocated, %d prepared, %d free (accounting %s)\n", inspect.ClaimedPool, sum.Capacity, sum.Allocated, sum.Prepared, c.Free(), c.Accounting)

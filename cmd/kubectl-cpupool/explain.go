@@ -91,7 +91,7 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 		}
 	}
 	err = a.object(ctx, "/api/v1/namespaces/"+url.PathEscape(o.pods)+"/pods/"+url.PathEscape(name), &pod)
-	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusNotFound && container != "" {
+	if answers(err, http.StatusNotFound) && container != "" {
 		err = fmt.Errorf("%w; for pod %s of namespace %s write explain %s -n %s", err, container, name, container, name)
 	}
 	if err == nil {
@@ -133,10 +133,9 @@ func (o *explainOptions) run(ctx context.Context, name string) (*inspect.Explana
 // compose gives the subjects of an explanation the sentences that follow from the pod's spec. The
 // place and its reason stay.
 func compose(e *inspect.Explanation, pod *verdict.Pod) {
-	for i := range e.Subjects {
-		s := &e.Subjects[i]
+	for i, s := range e.Subjects {
 		v := verdict.Of(&s.Container, s.Problems, pod)
-		s.Sentence, s.Fix = v.Sentence, v.Fix
+		e.Subjects[i].Sentence, e.Subjects[i].Fix = v.Sentence, v.Fix
 	}
 }
 
@@ -198,7 +197,6 @@ func (o *explainOptions) node(ctx context.Context, a *api, name string) *overvie
 	return nil
 }
 
-// typesOf returns the workload types with a pool on a node.
 func typesOf(n *overview.Node) (types []string) {
 	for i := 0; n != nil && i < len(n.Pools); i++ {
 		if n.Pools[i].Name == inspect.Management {

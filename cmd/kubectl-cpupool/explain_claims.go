@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,62 +28,42 @@ func claimsOf(ctx context.Context, a *api, pod *corev1.Pod) (used map[string][]s
 	}
 	const group = "/apis/resource.k8s.io/v1/"
 	var known claims.Objects
-	add := func(path, kind string) error {
-		var object json.RawMessage
-		err := a.object(ctx, path, &object)
-		if err != nil {
-			return err
-		}
-		return addObject(&known, object, kind, pod.Namespace)
-	}
-	fail := func(err error) {
-		if note == "" {
-			note = fmt.Sprintf("the pod's ResourceClaims are not known: %v; this answer is for a pod without them", err)
-		}
-	}
-	items, err := a.list(ctx, group+"deviceclasses", "application/json")
-	status, answered := errors.AsType[*statusError](err)
-	switch {
-	case answered && status.code == http.StatusNotFound: // before Kubernetes 1.34 no claim has CPUs
+	items, failed := a.list(ctx, group+"deviceclasses", "application/json")
+	if answers(failed, http.StatusNotFound) { // before Kubernetes 1.34 no claim has CPUs
 		return nil, ""
-	case err != nil:
-		fail(err)
 	}
 	for _, item := range items {
-		_ = addObject(&known, item, "DeviceClass", "") // the API server has checked it
+		_ = addObject(&known, item, "") // the API server has checked it
 	}
 	for _, entry := range entries[:min(len(entries), maxClaims)] {
-		in := group + "namespaces/" + url.PathEscape(pod.Namespace)
+		path := group + "namespaces/" + url.PathEscape(pod.Namespace)
 		switch {
 		case entry.ResourceClaimName != nil:
-			if err := add(in+"/resourceclaims/"+url.PathEscape(*entry.ResourceClaimName), "ResourceClaim"); err != nil {
-				fail(err)
-			}
+			path += "/resourceclaims/" + url.PathEscape(*entry.ResourceClaimName)
 		case entry.ResourceClaimTemplateName != nil:
-			if err := add(in+"/resourceclaimtemplates/"+url.PathEscape(*entry.ResourceClaimTemplateName), "ResourceClaimTemplate"); err != nil {
-				fail(err)
-			}
+			path += "/resourceclaimtemplates/" + url.PathEscape(*entry.ResourceClaimTemplateName)
+		default:
+			continue
 		}
+		var object json.RawMessage
+		err := a.object(ctx, path, &object)
+		if err == nil {
+			err = addObject(&known, object, pod.Namespace)
+		}
+		failed = cmp.Or(failed, err)
+	}
+	if failed != nil {
+		note = fmt.Sprintf("the pod's ResourceClaims are not known: %v; this answer is for a pod without them", failed)
 	}
 	return usedClaims(&known, pod), note
 }
 
-// addObject adds an object of the API. The API server leaves out the kind of items of a list.
-func addObject(to *claims.Objects, object json.RawMessage, kind, namespace string) error {
-	data, err := json.Marshal(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": kind + "List", "items": []json.RawMessage{object}})
-	if err != nil {
-		return err
-	}
-	objects, errs := manifest.Objects(data)
-	if len(errs) > 0 {
-		return errs[0]
-	}
+func addObject(to *claims.Objects, object json.RawMessage, namespace string) error {
+	objects, errs := manifest.Objects(object)
 	for i := range objects {
-		if err := to.Add(&objects[i], namespace); err != nil {
-			return err
-		}
+		errs = append(errs, to.Add(&objects[i], namespace))
 	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // usedClaims returns the containers on CPUs of claims, by the name of the claim. A claim of a template that does not

@@ -116,9 +116,9 @@ func TestExplainClaims(t *testing.T) {
 {"name":"l2","resources":{"requests":{"cpu":"1m"},"claims":[{"name":"shared"}]}},
 {"name":"oam","resources":{"requests":{"cpu":"1"},"claims":[{"name":"gpu"}]}}]},
 "status":{"phase":"Pending","qosClass":"Burstable"}}`,
-		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/du":  `{"metadata":{"name":"du","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"exclusive-cpus.cpupoold.io"}}]}}}}`,
-		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaims/one":         `{"metadata":{"name":"one","namespace":"ran"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"mine"}}]}}}`,
-		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/gpu": `{"metadata":{"name":"gpu","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu"}}]}}}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/du":  `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":{"name":"du","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"exclusive-cpus.cpupoold.io"}}]}}}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaims/one":         `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"one","namespace":"ran"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"mine"}}]}}}`,
+		"/apis/resource.k8s.io/v1/namespaces/ran/resourceclaimtemplates/gpu": `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":{"name":"gpu","namespace":"ran"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu"}}]}}}}`,
 		"/apis/resource.k8s.io/v1/deviceclasses": "DeviceClassList\n" +
 			`{"metadata":{"name":"mine"},"spec":{"selectors":[{"cel":{"expression":"device.driver == \"cpu.cpupoold.io\""}}]}}`,
 	}

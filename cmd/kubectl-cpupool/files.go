@@ -35,13 +35,12 @@ func listFiles(arguments []string, recursive bool, coverage *manifest.Coverage) 
 // directories without files are in the coverage.
 func listAll(arguments []string, recursive bool, coverage *manifest.Coverage) (files, skipped []string, errs []error) {
 	for _, arg := range arguments {
-		info, err := os.Stat(arg)
-		if arg == "-" || err != nil || !info.IsDir() {
+		if arg == "-" || !isDirectory(arg) {
 			files = append(files, arg) // the reader returns the error
 			continue
 		}
 		root, before := walkable(arg), len(files)+len(skipped)+len(errs)
-		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("directory cannot be read: %w", err))
@@ -61,7 +60,7 @@ func listAll(arguments []string, recursive bool, coverage *manifest.Coverage) (f
 				errs = append(errs, irregular(path, e.Type()))
 			case isManifest(path):
 				files = append(files, path)
-			case recursive && isDirectory(path, e):
+			case recursive && isDirectory(path):
 				errs = append(errs, fmt.Errorf("%s is a symbolic link to a directory, which is not followed; name it with -f, too", path))
 			default:
 				skipped = append(skipped, path)
@@ -86,13 +85,10 @@ func checkStdin(files ...string) error {
 	return nil
 }
 
-// isDirectory reports whether a link leads to a directory.
-func isDirectory(path string, e fs.DirEntry) bool {
-	if e.Type() != fs.ModeSymlink {
-		return false
-	}
+// isDirectory reports whether path is a directory, or a link to one.
+func isDirectory(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.IsDir() // one that leads nowhere holds nothing
+	return err == nil && info.IsDir()
 }
 
 // walkable returns a directory in the form that filepath.WalkDir needs. Of a symbolic link to

@@ -48,7 +48,6 @@ func addNames(flags *pflag.FlagSet, names *workload.Names, of string) {
 	add(&names.PoolDomain, "pool-domain", "`DOMAIN` of the pools' resources")
 }
 
-// addPodLevel adds the flag for the mode of pods with spec.resources.
 func addPodLevel(flags *pflag.FlagSet, to *admission.PodLevel) {
 	flags.Var(&textFlag{string(admission.PodLevelPod), "MODE", func(text string) error {
 		if *to = admission.PodLevel(text); !to.Valid() {
@@ -77,7 +76,6 @@ func addDefaults(flags *pflag.FlagSet, to *admission.Defaults) {
 		"static for static pods of a kubelet 1.37 or later, which it does not complete")
 }
 
-// addExceptions adds the flags for pods without resources of pools.
 func addExceptions(flags *pflag.FlagSet, to *admission.Exceptions) {
 	check := func() (err error) {
 		to.Check(func(_, value, reason string) { err = cmp.Or(err, fmt.Errorf("%q %s", value, reason)) })
@@ -112,7 +110,6 @@ func quantityFlag(to *resource.Quantity) *textFlag {
 	}}
 }
 
-// checkOutput returns an error for a bad value of -o.
 func checkOutput(format string) error {
 	if format != "text" && format != "json" {
 		return fmt.Errorf("--output %q: no such format; write text or json", format)

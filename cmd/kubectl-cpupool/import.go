@@ -94,11 +94,8 @@ type importDocument struct {
 }
 
 func (o *importOptions) run(s streams) error {
-	var errs []error
 	t, err := o.machine(s)
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{err}
 	o.options.Topology = t
 	var coverage manifest.Coverage
 	o.options.Coverage = &coverage
@@ -121,8 +118,8 @@ func (o *importOptions) run(s streams) error {
 		}
 		files = append(files, migrate.File{Name: name, Data: data})
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	result, err := migrate.Import(files, o.options)
 	if err != nil {
@@ -141,7 +138,6 @@ func (o *importOptions) run(s streams) error {
 	return err
 }
 
-// printNotes writes the notes to the standard error.
 func printNotes(s streams, notes []migrate.Note) {
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", layout.Printable(note.String()))

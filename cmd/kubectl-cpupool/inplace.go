@@ -29,18 +29,13 @@ func (o *mutateOptions) inPlace(s streams) error {
 		}
 	}
 	for _, file := range files {
-		if err := o.changeFile(s, file); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, o.changeFile(s, file))
 	}
 	return errors.Join(append(errs, reportCoverage(s, &coverage, errs, changeable))...)
 }
 
 func (o *mutateOptions) checkBackupDir() error {
-	if o.backupDir == "" {
-		return nil
-	}
-	if info, err := os.Stat(o.backupDir); err != nil || !info.IsDir() {
+	if o.backupDir != "" && !isDirectory(o.backupDir) {
 		return fmt.Errorf("--backup-dir %s: no such directory; make it first", o.backupDir)
 	}
 	return nil
@@ -85,23 +80,16 @@ func (o *mutateOptions) restore(s streams) error {
 	}
 	var errs []error
 	for _, arg := range o.files {
-		info, err := os.Stat(arg)
-		if err != nil || !info.IsDir() {
-			if err := o.restoreFile(s, arg); err != nil {
-				errs = append(errs, err)
+		files := []string{arg}
+		if isDirectory(arg) {
+			var err error
+			if files, err = o.backedUp(arg); err == nil && len(files) == 0 {
+				err = fmt.Errorf("%s: no backup of anything in it; see --backup-dir", arg)
 			}
-			continue
-		}
-		files, err := o.backedUp(arg)
-		if err != nil {
 			errs = append(errs, err)
-		} else if len(files) == 0 {
-			errs = append(errs, fmt.Errorf("%s: no backup of anything in it; see --backup-dir", arg))
 		}
 		for _, file := range files {
-			if err := o.restoreFile(s, file); err != nil {
-				errs = append(errs, err)
-			}
+			errs = append(errs, o.restoreFile(s, file))
 		}
 	}
 	return errors.Join(errs...)
@@ -198,7 +186,6 @@ func copyPath(file, dir, suffix string) string {
 	return filepath.Join(dir, "."+filepath.Base(file)+suffix)
 }
 
-// content holds the data and the metadata of a regular file.
 type content struct {
 	data []byte
 	info fs.FileInfo

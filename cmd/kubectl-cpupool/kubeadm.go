@@ -32,15 +32,13 @@ func kubeadmPods() []string {
 // patches writes kubeadm's patches for the static pods in files. It goes on after
 // an error.
 func (o *mutateOptions) patches(s streams) error {
-	if info, err := os.Stat(o.patchDir); err != nil || !info.IsDir() {
+	if !isDirectory(o.patchDir) {
 		return fmt.Errorf("--kubeadm-patches %s: no such directory; make it first", o.patchDir)
 	}
 	var coverage manifest.Coverage
 	files, errs := listFiles(o.files, o.recursive, &coverage)
 	for _, file := range files {
-		if err := o.patchFile(s, file, &coverage); err != nil {
-			errs = append(errs, inFile(file, err, ""))
-		}
+		errs = append(errs, inFile(file, o.patchFile(s, file, &coverage), ""))
 	}
 	return errors.Join(append(errs, reportCoverage(s, &coverage, errs, "the static pods of kubeadm"))...)
 }
@@ -124,8 +122,7 @@ const patchHead = "# Written by kubectl-cpupool mutate --kubeadm-patches.\n"
 func (o *mutateOptions) strategicPatch(before, after *corev1.Pod) ([]byte, error) {
 	names := o.settings.Names
 	ours := func(resource string) bool {
-		_, cores := names.CoresType(resource)
-		return cores || resource == "memory" && !o.memory.IsZero() || resource == names.SharedResource() || resource == names.GuaranteedResource()
+		return names.IsPool(resource) || resource == "memory" && !o.memory.IsZero()
 	}
 	patch := map[string]any{}
 	if annotations := changes(before.Annotations, after.Annotations, names.Requests); len(annotations) > 0 {

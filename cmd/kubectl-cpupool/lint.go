@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,20 +58,17 @@ type lintOptions struct {
 	namespace string
 	allowed   []string
 	output    string
+	allows    map[string][]string // the types of --allowed-namespaces by namespace; nil without the flag
 }
 
 func lintCommand(s streams) *cobra.Command {
 	o := &lintOptions{}
-	var allowed map[string][]string
 	cmd := &cobra.Command{
 		Use:   "lint {-f FILE|DIR | --cluster}",
 		Short: "Find mistakes that keep pods from their pools",
 		Long:  lintHelp,
-		Args: flagsOnly(func() (err error) {
-			allowed, err = o.check()
-			return err
-		}),
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s, allowed) },
+		Args:  flagsOnly(o.check),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
 	}
 	o.admissionFlags.add(cmd)
 	flags := cmd.Flags()
@@ -82,36 +80,30 @@ func lintCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// check returns the namespaces of the flags by the types that they allow, nil when
-// no such flag is set. The error is for bad flags.
-func (o *lintOptions) check() (map[string][]string, error) {
+func (o *lintOptions) check() error {
 	if len(o.types) == 0 {
-		return nil, errors.New("--type is empty; name a workload type")
+		return errors.New("--type is empty; name a workload type")
 	}
-	if err := checkSource(o.files, o.clusterFlags); err != nil {
-		return nil, err
+	if err := cmp.Or(checkSource(o.files, o.clusterFlags), checkOutput(o.output)); err != nil {
+		return err
 	}
-	if err := checkOutput(o.output); err != nil {
-		return nil, err
-	}
-	var allowed map[string][]string
 	for _, entry := range o.allowed {
 		namespace, typ, given := strings.Cut(entry, "=")
 		if !given {
 			typ = o.types[0]
 		}
 		if namespace == "" || typ == "" {
-			return nil, fmt.Errorf("--allowed-namespaces %q: a name is missing; write NAMESPACE or NAMESPACE=TYPE", entry)
+			return fmt.Errorf("--allowed-namespaces %q: a name is missing; write NAMESPACE or NAMESPACE=TYPE", entry)
 		}
-		if allowed == nil {
-			allowed = map[string][]string{}
+		if o.allows == nil {
+			o.allows = map[string][]string{}
 		}
-		allowed[namespace] = append(allowed[namespace], typ)
+		o.allows[namespace] = append(o.allows[namespace], typ)
 	}
-	return allowed, nil
+	return nil
 }
 
-func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]string) error {
+func (o *lintOptions) run(ctx context.Context, s streams) error {
 	o.switchOn()
 	var coverage manifest.Coverage
 	names, errs := listFiles(o.files, true, &coverage)
@@ -133,25 +125,19 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 		add(name, data)
 	}
 	if o.given() {
-		data, err := o.read(ctx, "/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/api/v1/replicationcontrollers",
-			"/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs",
-			"/apis/autoscaling/v2/horizontalpodautoscalers")
+		data, err := o.readCluster(ctx, s)
 		if err != nil {
-			return err
-		}
-		add("cluster", data)
-		if data, err = o.readAutoscalers(ctx, s); err != nil {
-			return err
-		}
-		add("cluster", data)
-		if data, err = o.readKueue(ctx, s); err != nil {
 			return err
 		}
 		add("cluster", data)
 	}
 	errs = append(errs, reportCoverage(s, &coverage, errs, "Pods, workloads, Namespaces, LimitRanges, ResourceQuotas, ClusterQueues or autoscalers"))
-	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: allowed}.Check(files)
-	if err := o.print(s, findings); err != nil {
+	findings := lint.Settings{Admission: o.settings, Namespace: o.namespace, Allowed: o.allows}.Check(files)
+	if err := s.show(o.output, findings, func(w *layout.Writer) {
+		for _, f := range findings {
+			fmt.Fprintln(w, f)
+		}
+	}); err != nil {
 		return err
 	}
 	if err := errors.Join(errs...); err != nil || len(findings) == 0 {
@@ -160,42 +146,44 @@ func (o *lintOptions) run(ctx context.Context, s streams, allowed map[string][]s
 	return errReported
 }
 
-// readAutoscalers reads the kinds of autoscalers that are not a part of Kubernetes. Without the
-// permission it adds a note: the API server does not show whether they are installed.
-func (o *lintOptions) readAutoscalers(ctx context.Context, s streams) ([]byte, error) {
-	var installed []string
-	for _, path := range []string{"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "/apis/keda.sh/v1alpha1/scaledobjects"} {
-		_, err := o.read(ctx, path)
-		status, ok := errors.AsType[*statusError](err)
-		switch {
-		case err == nil:
-			installed = append(installed, path)
-		case ok && status.code == http.StatusForbidden:
-			fmt.Fprintf(s.err, "note: %s are not checked: %v\n", path[strings.LastIndexByte(path, '/')+1:], err)
-		case !ok || status.code != http.StatusNotFound:
-			return nil, err
-		}
-	}
-	return o.read(ctx, installed...)
-}
-
-// readKueue reads the ClusterQueues and the Configuration of Kueue, as a list. The list is empty if
-// the API server has no ClusterQueues. Without a permission or the ConfigMap, a note is printed.
-func (o *lintOptions) readKueue(ctx context.Context, s streams) ([]byte, error) {
+// readCluster reads the objects of a cluster as a list. Without the permission for autoscalers that are not a part
+// of Kubernetes, it prints a note: the API server does not show whether they are installed.
+func (o *lintOptions) readCluster(ctx context.Context, s streams) ([]byte, error) {
 	a, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
-	items := []json.RawMessage{}
+	items, err := a.read(ctx, "/api/v1/namespaces", "/api/v1/limitranges", "/api/v1/resourcequotas", "/api/v1/replicationcontrollers",
+		"/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/cronjobs",
+		"/apis/autoscaling/v2/horizontalpodautoscalers")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{"/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "/apis/keda.sh/v1alpha1/scaledobjects"} {
+		more, err := a.optional(ctx, s, path[strings.LastIndexByte(path, '/')+1:]+" are not checked", path)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, more...)
+	}
+	queues, err := a.readKueue(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return asList(append(items, queues...))
+}
+
+// readKueue reads the ClusterQueues and the Configuration of Kueue. It returns nothing if
+// the API server has no ClusterQueues. Without a permission or the ConfigMap, a note is printed.
+func (a *api) readKueue(ctx context.Context, s streams) (items []json.RawMessage, err error) {
 	for _, version := range []string{"v1beta2", "v1beta1"} {
 		queues, err := a.list(ctx, "/apis/kueue.x-k8s.io/"+version+"/clusterqueues", "application/json")
-		status, answered := errors.AsType[*statusError](err)
 		switch {
 		case err == nil:
 			items = queues
-		case answered && status.code == http.StatusNotFound:
+		case answers(err, http.StatusNotFound):
 			continue
-		case answered && status.code == http.StatusForbidden:
+		case answers(err, http.StatusForbidden):
 			fmt.Fprintf(s.err, "note: clusterqueues are not checked: %v\n", err)
 		default:
 			return nil, err
@@ -204,24 +192,14 @@ func (o *lintOptions) readKueue(ctx context.Context, s streams) ([]byte, error) 
 	}
 	if len(items) > 0 {
 		var configMap json.RawMessage
-		err := a.object(ctx, kueueConfigMap, &configMap)
-		status, answered := errors.AsType[*statusError](err)
-		switch {
+		switch err := a.object(ctx, kueueConfigMap, &configMap); {
 		case err == nil:
 			items = append(items, configMap)
-		case answered && (status.code == http.StatusNotFound || status.code == http.StatusForbidden):
+		case answers(err, http.StatusNotFound, http.StatusForbidden):
 			fmt.Fprintf(s.err, "note: the Configuration of Kueue is not checked: %v\n", err)
 		default:
 			return nil, err
 		}
 	}
-	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-}
-
-func (o *lintOptions) print(s streams, findings []lint.Finding) error {
-	return s.show(o.output, findings, func(w *layout.Writer) {
-		for _, f := range findings {
-			fmt.Fprintln(w, f)
-		}
-	})
+	return items, nil
 }

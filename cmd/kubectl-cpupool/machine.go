@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,7 +43,6 @@ func checkDescriptions(flag string, values ...string) error {
 	return nil
 }
 
-// readMachine returns the machine of a description or of a file.
 func readMachine(s streams, text string) (*topology.Topology, error) {
 	if simulate.IsDescription(text) {
 		return simulate.Describe(text)
@@ -63,11 +63,9 @@ func readMachine(s streams, text string) (*topology.Topology, error) {
 	return t, nil
 }
 
-// machines holds the values of --topology of simulate.
-type machines struct {
-	byNode map[string]*topology.Topology
-	others *topology.Topology // of all other nodes; nil: their number of CPUs in the files decides
-}
+// machines holds the values of --topology of simulate by node. "" is for all other nodes; without it,
+// their number of CPUs in the files decides.
+type machines map[string]*topology.Topology
 
 // splitTopology splits NODE=MACHINE, a value of --topology. node is empty if no valid name of a node
 // precedes the first =. Users write ./ before the name of a file with =.
@@ -79,22 +77,16 @@ func splitTopology(value string) (node, machine string) {
 	return "", value
 }
 
-// readMachines reads the values of --topology.
-func readMachines(s streams, values []string) (*machines, error) {
-	m := &machines{byNode: make(map[string]*topology.Topology)}
+func readMachines(s streams, values []string) (machines, error) {
+	m := make(machines)
 	var errs []error
 	for _, value := range values {
 		node, text := splitTopology(value)
 		t, err := readMachine(s, text)
-		switch {
-		case err != nil:
-		case node != "" && m.byNode[node] != nil, node == "" && m.others != nil:
+		if err == nil && m[node] != nil {
 			err = fmt.Errorf("--topology %s: there is another one for the same nodes; give each node one", value)
-		case node != "":
-			m.byNode[node] = t
-		default:
-			m.others = t
 		}
+		m[node] = cmp.Or(m[node], t)
 		errs = append(errs, err)
 	}
 	return m, errors.Join(errs...)
@@ -102,15 +94,11 @@ func readMachines(s streams, values []string) (*machines, error) {
 
 // of returns the machine of a node. The note is empty, or states that the machine is assumed or has another
 // number of CPUs than the node.
-func (m *machines) of(node string, objects *simulate.Objects) (*topology.Topology, string, error) {
-	t := m.byNode[node]
-	if t == nil {
-		t = m.others
+func (m machines) of(node string, objects *simulate.Objects) (*topology.Topology, string, error) {
+	if t := cmp.Or(m[node], m[""]); t != nil {
+		return t, objects.Differs(node, t), nil
 	}
-	if t == nil {
-		return objects.Machine(node)
-	}
-	return t, objects.Differs(node, t), nil
+	return objects.Machine(node)
 }
 
 // withoutCPUs returns the machine with the CPUs of --offline offline.

@@ -30,7 +30,6 @@ func main() {
 	os.Exit(execute(streams{os.Stdin, layout.Output(os.Stdout, os.Getenv("COLUMNS")), os.Stderr}, os.Args[1:]))
 }
 
-// streams holds the standard streams of the process.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -50,7 +49,6 @@ var errReported = errors.New("findings") //nolint:gochecknoglobals // compared, 
 // errRefused is the error of exitRefused. The result has been printed.
 var errRefused = errors.New("refused") //nolint:gochecknoglobals // compared, never changed
 
-// execute runs a command line and returns the exit code.
 func execute(s streams, args []string) int {
 	root := rootCommand(s)
 	usage.Prepare(root)
@@ -85,23 +83,7 @@ func rootCommand(s streams) *cobra.Command {
 
 // complain prints each of joined errors on a line of its own.
 func complain(w io.Writer, err error) {
-	if all := joined(err); all != nil {
-		for _, one := range all {
-			complain(w, one)
-		}
-		return
+	for _, one := range usage.Each(err) {
+		fmt.Fprintln(layout.Lines(w), "kubectl-cpupool:", one)
 	}
-	fmt.Fprintln(layout.Lines(w), "kubectl-cpupool:", err)
-}
-
-// joined returns the errors that errors.Join has joined, and nil for any other error.
-func joined(err error) []error {
-	all, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err)
-	if !ok || errors.Join(all.Unwrap()...).Error() != err.Error() {
-		return nil
-	}
-	return all.Unwrap()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/claims"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/spelling"
+	"github.com/cpupoold/cpupoold/internal/usage"
 	"github.com/cpupoold/cpupoold/internal/verdict"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -210,17 +211,13 @@ func (o *mutateOptions) cover(c *manifest.Coverage, file string, data []byte) {
 	c.Add(file, objects, errs, func(o *manifest.Object) bool { return o.Pod != nil && !o.Shaped || claims.Reads(o) })
 }
 
-// inFile adds the name of a file to each of joined errors, and an end to each sentence.
+// inFile adds the name of a file to each of joined errors, if any, and an end to each sentence.
 func inFile(file string, err error, end string) error {
-	all := joined(err)
-	if all == nil {
-		return fmt.Errorf("%s: %w%s", file, err, end)
+	var all []error
+	for _, one := range usage.Each(err) {
+		all = append(all, fmt.Errorf("%s: %w%s", file, one, end))
 	}
-	named := make([]error, 0, len(all))
-	for _, one := range all {
-		named = append(named, inFile(file, one, end))
-	}
-	return errors.Join(named...)
+	return errors.Join(all...)
 }
 
 func (o *mutateOptions) note(s streams, file string, notes []string) {
@@ -289,10 +286,8 @@ func (o *mutateOptions) asking(pod *corev1.Pod) *corev1.Pod {
 	}
 	for i := range pod.Spec.Containers {
 		r := &pod.Spec.Containers[i].Resources
-		if _, limits := r.Limits[corev1.ResourceMemory]; limits {
-			continue // which is a request too
-		}
-		if _, requests := r.Requests[corev1.ResourceMemory]; requests {
+		_, limits := r.Limits[corev1.ResourceMemory] // which is a request too
+		if _, requests := r.Requests[corev1.ResourceMemory]; limits || requests {
 			continue
 		}
 		if r.Requests == nil {
@@ -312,7 +307,6 @@ const (
 
 func read(stdin io.Reader, file string) ([]byte, error) { return readUpTo(stdin, file, readLimit) }
 
-// readUpTo is read with another limit.
 func readUpTo(stdin io.Reader, file string, limit int64) ([]byte, error) {
 	from := stdin
 	if file != "-" {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,13 +101,12 @@ func (o *nodesOptions) addClaims(ctx context.Context, a *api, s streams, nodes [
 	if err == nil && len(published) > 0 {
 		claims, err = objectsOf[resourcev1.ResourceClaim](ctx, a, group+"resourceclaims", "application/json")
 	}
-	status, answered := errors.AsType[*statusError](err)
 	switch {
 	case err == nil:
 		overview.AddClaims(nodes, published, claims)
-	case answered && status.code == http.StatusForbidden:
+	case answers(err, http.StatusForbidden):
 		fmt.Fprintf(s.err, "note: ResourceClaims are not shown: %v\n", err)
-	case !answered || status.code != http.StatusNotFound:
+	case !answers(err, http.StatusNotFound):
 		return err
 	}
 	return nil
@@ -117,11 +114,9 @@ func (o *nodesOptions) addClaims(ctx context.Context, a *api, s streams, nodes [
 
 func printNodes(w *layout.Writer, nodes []overview.Node) {
 	t := layout.NewTable("NODE", "POOL", "CPUS", "REQUESTED", "FREE", "HEALTH")
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		name, health := n.Name, n.Health
-		for j := range n.Pools {
-			p := &n.Pools[j]
+		for _, p := range n.Pools {
 			t.Row(name, inspect.FullPool(p.Name, p.Type), cpus(p.Capacity), cpus(p.Requested), cpus(p.Free), health)
 			name, health = " ", " " // a dash would be a value
 		}
@@ -136,10 +131,9 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 		}
 	}
 	w.Table(t)
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if n.Message != "" {
-			fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(n)))
+			fmt.Fprintf(w, "%s: %s\n", n.Name, layout.Printable(withCode(&n)))
 		}
 		if n.Claims != nil {
 			fmt.Fprintf(w, "%s: claims: %s\n", n.Name, claimState(n.Claims))
@@ -150,7 +144,6 @@ func printNodes(w *layout.Writer, nodes []overview.Node) {
 // awayHealth is the health of CPUs for claims while cpupool-dra gets no answer of the daemon.
 const awayHealth = "away"
 
-// claimState returns the state of the CPUs for claims of a node as a sentence.
 func claimState(c *overview.Claims) string {
 	sum := c.Sum()
 	text := fmt.Sprintf("%d of %d allocated CPUs are prepared, accounting %s", sum.Prepared, sum.Allocated, c.Accounting)
@@ -172,7 +165,5 @@ func withCode(n *overview.Node) string {
 	return n.Message + " (" + n.Code + ")"
 }
 
-func cpus(milli int64) string {
-	text := strconv.FormatFloat(float64(milli)/1000, 'f', 3, 64)
-	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
-}
+// cpus returns thousandths of a CPU as a number of CPUs.
+func cpus(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }

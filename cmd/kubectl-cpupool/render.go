@@ -15,7 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/plugin/autoscale"
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 const renderHelp = `Converts a configuration of cpupoold to the formats of other programs:
@@ -50,12 +49,6 @@ type renderOptions struct {
 	role    string
 	force   bool
 	scaling autoscale.Options
-}
-
-// rendered is a file to write.
-type rendered struct {
-	name string
-	data []byte
 }
 
 func renderCommand(s streams) *cobra.Command {
@@ -118,11 +111,15 @@ func (o *renderOptions) run(s streams) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.load(s, t)
+	data, err := read(s.in, o.config)
 	if err != nil {
 		return err
 	}
-	var files []rendered
+	c, err := config.Parse(data, o.config, config.Overrides{}, t)
+	if err != nil {
+		return err
+	}
+	var files []migrate.Rendered
 	var formats []migrate.Format
 	var errs []error
 	for _, format := range migrate.Formats() {
@@ -133,7 +130,7 @@ func (o *renderOptions) run(s streams) error {
 		file, err := migrate.Render(c, format, o.role, t)
 		switch {
 		case err == nil:
-			files, formats = append(files, rendered{file.Name, file.Data}), append(formats, format)
+			files, formats = append(files, file), append(formats, format)
 		case asked:
 			errs = append(errs, err)
 		default:
@@ -145,7 +142,7 @@ func (o *renderOptions) run(s streams) error {
 			continue
 		}
 		name, data, err := autoscale.Render(c, t, format, o.scaling)
-		files, errs = append(files, rendered{name, data}), append(errs, err)
+		files, errs = append(files, migrate.Rendered{Name: name, Data: data}), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -154,29 +151,20 @@ func (o *renderOptions) run(s streams) error {
 		printNotes(s, migrate.Lost(c, formats, t))
 	}
 	if o.dir == "" {
-		_, err := s.out.Write(files[0].data)
+		_, err := s.out.Write(files[0].Data)
 		return err
 	}
 	return o.write(s, files)
 }
 
-// load reads the configuration and holds it against the machine, if that is known.
-func (o *renderOptions) load(s streams, t *topology.Topology) (*config.Config, error) {
-	data, err := read(s.in, o.config)
-	if err != nil {
-		return nil, err
-	}
-	return config.Parse(data, o.config, config.Overrides{}, t)
-}
-
 // write writes all files, or none if one of them is there.
-func (o *renderOptions) write(s streams, files []rendered) error {
+func (o *renderOptions) write(s streams, files []migrate.Rendered) error {
 	if len(files) == 0 {
 		return errors.New("none of the formats has a key for this configuration; add partitions or guaranteed.cpus")
 	}
 	var errs []error
 	for _, file := range files {
-		path := filepath.Join(o.dir, file.name)
+		path := filepath.Join(o.dir, file.Name)
 		if _, err := os.Lstat(path); err == nil && !o.force {
 			errs = append(errs, fmt.Errorf("%s exists; move it away, or write over it with --force", path))
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -190,8 +178,8 @@ func (o *renderOptions) write(s streams, files []rendered) error {
 		return err
 	}
 	for _, file := range files {
-		path := filepath.Join(o.dir, file.name)
-		if err := maybe.WriteFile(path, file.data, 0o644); err != nil {
+		path := filepath.Join(o.dir, file.Name)
+		if err := maybe.WriteFile(path, file.Data, 0o644); err != nil {
 			return err
 		}
 		fmt.Fprintf(s.out, "%s: written\n", path)

@@ -140,7 +140,6 @@ func (o *serveOptions) sources(ctx context.Context, s streams) (viewer.Nodes, vi
 	return set, viewer.Unexplained, nil
 }
 
-// ended returns the error of a standard input that has ended.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("no more states come on the standard input")
@@ -306,7 +305,6 @@ func inReport(r io.Reader, name, otherwise string) (io.Reader, error) {
 	}
 }
 
-// explainedInReport returns the explanation of one container or unit in a report.
 func explainedInReport(file string, c *inspect.Container) (*inspect.Explanation, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -34,7 +34,6 @@ type clusterNodes struct {
 	asked map[string]*asked
 }
 
-// asked is a daemon that gets requests.
 type asked struct {
 	feed *viewer.Feed
 	last time.Time // when a page asked for the node

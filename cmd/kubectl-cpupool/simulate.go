@@ -14,7 +14,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/document"
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
@@ -176,21 +175,13 @@ func (o *simulateOptions) run(s streams) error {
 	refused := false
 	for _, at := range scenes {
 		at.progress = s.err
-		var d *simulate.Document
-		var c *simulate.Comparison
-		err := at.unfit
-		if err == nil {
-			d, c, err = o.simulate(at)
-		}
+		d, c, err := o.simulate(at)
 		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
 			missing = err // the explained pod can be on another node
 			continue
 		}
-		if err != nil && at.unfit == nil {
-			err = at.named(err)
-		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, at.named(err))
 			continue
 		}
 		documents = append(documents, d)
@@ -206,21 +197,22 @@ func (o *simulateOptions) run(s streams) error {
 	for _, err := range errs {
 		fmt.Fprintln(s.err, "note: left out:", layout.Printable(err.Error()))
 	}
-	switch {
-	case o.compares && o.output == "json":
-		err = printEach(s, comparisons)
-	case o.compares:
-		err = printComparisons(s.out, comparisons)
-	case o.output == "json":
-		err = printEach(s, documents)
-	case o.explain != "":
-		for _, d := range documents {
-			err = errors.Join(err, layout.Print(s.out, func(w *layout.Writer) { explain.Print(w, d.Explanation, o.details) }))
-		}
-	default:
-		err = printSimulations(s.out, documents)
+	value := each(documents)
+	if o.compares {
+		value = each(comparisons)
 	}
-	if err != nil {
+	if err := s.show(o.output, value, func(w *layout.Writer) {
+		switch {
+		case o.compares:
+			printComparisons(w, comparisons)
+		case o.explain != "":
+			for _, d := range documents {
+				explain.Print(w, d.Explanation, o.details)
+			}
+		default:
+			printSimulations(w, documents)
+		}
+	}); err != nil {
 		return err
 	}
 	if refused || len(bad) > 0 {
@@ -229,28 +221,26 @@ func (o *simulateOptions) run(s streams) error {
 	return nil
 }
 
-// each is the document of several nodes.
-type each[D any] struct {
-	Version int `json:"version"`
-	Nodes   []D `json:"nodes"`
-}
-
-// printEach prints the document of one node as it is, and of several nodes as a list.
-func printEach[D any](s streams, documents []D) error {
+// each returns the document of one node as it is, and a document with the list of several nodes.
+func each[D any](documents []D) any {
 	if len(documents) == 1 {
-		return document.Write(s.out, documents[0])
+		return documents[0]
 	}
-	return document.Write(s.out, each[D]{simulate.Version, documents})
+	return struct {
+		Version int `json:"version"`
+		Nodes   []D `json:"nodes"`
+	}{simulate.Version, documents}
 }
 
+// named adds the name of the node, which the error of an unfit node has.
 func (at *scene) named(err error) error {
-	if at.node == "" {
+	if at.node == "" || at.unfit != nil {
 		return err
 	}
 	return fmt.Errorf("node %s: %w", at.node, err)
 }
 
-func (at *scene) fill(objects *simulate.Objects, machines *machines, offline string) error {
+func (at *scene) fill(objects *simulate.Objects, machines machines, offline string) error {
 	var note string
 	var err error
 	if at.objects, err = objects.On(at.node); err != nil {
@@ -269,6 +259,9 @@ func (at *scene) fill(objects *simulate.Objects, machines *machines, offline str
 // simulate runs the configuration on a node, and compares it with the other one if there is
 // one.
 func (o *simulateOptions) simulate(at *scene) (*simulate.Document, *simulate.Comparison, error) {
+	if at.unfit != nil {
+		return nil, nil, at.unfit
+	}
 	before, err := at.simulate(o.config, o.fresh, o.explain)
 	if err != nil || !o.compares {
 		return before, nil, err

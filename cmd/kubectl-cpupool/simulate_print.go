@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -14,31 +13,16 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// page is text in parts, with an empty line between them.
-type page struct {
-	*layout.Writer
-	begun bool
-}
-
-func (p *page) part() {
-	if p.begun {
-		fmt.Fprintln(p)
-	}
-	p.begun = true
-}
-
-// printSimulations prints simulations for people: an overview of several nodes, and then
-// each node.
-func printSimulations(to io.Writer, all []*simulate.Document) error {
-	p := &page{Writer: layout.NewWriter(to, layout.Columns(to))}
+func printSimulations(w *layout.Writer, all []*simulate.Document) {
 	if len(all) > 1 {
-		p.part()
-		p.Table(nodeTable(all))
+		w.Table(nodeTable(all))
 	}
 	for _, d := range all {
-		p.simulation(d)
+		if len(all) > 1 {
+			fmt.Fprintln(w)
+		}
+		printSimulation(w, d)
 	}
-	return p.Flush()
 }
 
 func nodeTable(all []*simulate.Document) *layout.Table {
@@ -55,40 +39,30 @@ func nodeTable(all []*simulate.Document) *layout.Table {
 	return t
 }
 
-func (p *page) simulation(d *simulate.Document) {
-	p.part()
-	p.node(d.Node)
-	p.Paragraph(machineLine(d.Topology))
-	p.Paragraph(configLine(d))
-	p.part()
-	p.Table(poolTable(d))
-	if len(d.Containers) > 0 {
-		p.part()
-		p.Table(containerTable(d))
-	}
-	if len(d.Allocations) > 0 {
-		p.part()
-		p.Table(allocationTable(d))
-	}
-	if len(d.Steps) > 0 {
-		p.part()
-		p.Table(stepTable(d))
-	}
-	p.part()
-	p.refusals("refused", d.Refused)
+func printSimulation(w *layout.Writer, d *simulate.Document) {
+	printMachine(w, d)
+	w.Paragraph(configLine(d))
+	fmt.Fprintln(w)
+	w.Table(poolTable(d))
+	w.Section(containerTable(d))
+	w.Section(allocationTable(d))
+	w.Section(stepTable(d))
+	fmt.Fprintln(w)
+	printRefusals(w, "refused", d.Refused)
 	if len(d.Refused) == 0 {
-		p.Paragraph("no requests refused")
+		w.Paragraph("no requests refused")
 	}
-	p.problems(d)
+	printProblems(w, d)
 	for _, note := range d.Notes {
-		p.Paragraph("note: " + note)
+		w.Paragraph("note: " + note)
 	}
 }
 
-func (p *page) node(name string) {
-	if name != "" {
-		p.Paragraph("node: " + name)
+func printMachine(w *layout.Writer, d *simulate.Document) {
+	if d.Node != "" {
+		w.Paragraph("node: " + d.Node)
 	}
+	w.Paragraph(machineLine(d.Topology))
 }
 
 func machineLine(t *topology.Topology) string {
@@ -125,10 +99,8 @@ func poolTable(d *simulate.Document) *layout.Table {
 }
 
 func containerTable(d *simulate.Document) *layout.Table {
-	all := inspect.ByPool(d.Containers)
 	t := layout.NewTable("CONTAINER OR UNIT", "POOL", "CPUS", "NODE", "REASON")
-	for i := range all {
-		c := &all[i]
+	for _, c := range inspect.ByPool(d.Containers) {
 		t.Row(c.Full(), inspect.FullPool(c.Pool, c.Type), c.CPUText(), nodesOf(d.Topology, c.CPUs), c.Code)
 	}
 	return t
@@ -136,8 +108,7 @@ func containerTable(d *simulate.Document) *layout.Table {
 
 func allocationTable(d *simulate.Document) *layout.Table {
 	t := layout.NewTable("CLAIM", "REQUEST", "DEVICE", "COUNT", "CPUS", "POD", "CONTAINERS")
-	for i := range d.Allocations {
-		c := &d.Allocations[i]
+	for _, c := range d.Allocations {
 		count, device := "", c.Driver+"/"+c.Device
 		if c.Count > 0 {
 			count = strconv.Itoa(c.Count)
@@ -163,8 +134,7 @@ func nodesOf(t *topology.Topology, cpus cpuset.Set) string {
 
 func stepTable(d *simulate.Document) *layout.Table {
 	t := layout.NewTable("AT", "EVENT", "PODS", "SHARED", "OWNED", "FREE", "REFUSED")
-	for i := range d.Steps {
-		s := &d.Steps[i]
+	for _, s := range d.Steps {
 		cells := []string{s.At, s.Event, strconv.Itoa(s.Pods), "", "", "", strconv.Itoa(len(s.Refused))}
 		for _, p := range s.Pools {
 			switch p.Name {
@@ -179,9 +149,8 @@ func stepTable(d *simulate.Document) *layout.Table {
 	return t
 }
 
-func (p *page) refusals(how string, all []simulate.Refusal) {
-	for i := range all {
-		r := &all[i]
+func printRefusals(w *layout.Writer, how string, all []simulate.Refusal) {
+	for _, r := range all {
 		text := how + ": " + r.String()
 		if r.Then != "" {
 			text += "; " + r.Then
@@ -194,39 +163,38 @@ func (p *page) refusals(how string, all []simulate.Refusal) {
 		case r.Until != "":
 			text += "; until " + r.Until
 		}
-		p.Paragraph(text)
+		w.Paragraph(text)
 	}
 }
 
-// problems prints the problems that are no refusals.
-func (p *page) problems(d *simulate.Document) {
+// printProblems prints the problems that are no refusals.
+func printProblems(w *layout.Writer, d *simulate.Document) {
 	shown := make(map[string]bool)
 	for i := range d.Refused {
 		shown[d.Refused[i].Name()+" "+d.Refused[i].Code] = true
 	}
 	for _, x := range d.Problems {
 		if !shown[x.Name()+" "+x.Code] {
-			p.Paragraph("problem: " + x.String())
+			w.Paragraph("problem: " + x.String())
 		}
 	}
 }
 
 // printComparisons prints, for each node, what differs between two configurations.
-func printComparisons(to io.Writer, all []*simulate.Comparison) error {
-	p := &page{Writer: layout.NewWriter(to, layout.Columns(to))}
-	for _, c := range all {
-		p.comparison(c)
+func printComparisons(w *layout.Writer, all []*simulate.Comparison) {
+	for i, c := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		printComparison(w, c)
 	}
-	return p.Flush()
 }
 
-func (p *page) comparison(c *simulate.Comparison) {
-	p.part()
-	p.node(c.Before.Node)
-	p.Paragraph(machineLine(c.Before.Topology))
-	p.Paragraph("before: " + configLine(c.Before))
-	p.Paragraph("after: " + configLine(c.After))
-	p.part()
+func printComparison(w *layout.Writer, c *simulate.Comparison) {
+	printMachine(w, c.Before)
+	w.Paragraph("before: " + configLine(c.Before))
+	w.Paragraph("after: " + configLine(c.After))
+	fmt.Fprintln(w)
 	pools := layout.NewTable("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
 	for _, x := range c.Pools {
 		var b, a inspect.Pool
@@ -242,20 +210,17 @@ func (p *page) comparison(c *simulate.Comparison) {
 		}
 		pools.Row(inspect.FullPool(x.Name, x.Type), inspect.Sized(b.CPUs), inspect.Sized(a.CPUs), owned, free)
 	}
-	p.Table(pools)
-	if len(c.Containers) > 0 {
-		p.part()
-		p.Table(changeTable(c))
-	}
-	p.part()
-	p.Paragraph(fmt.Sprintf("%s of %d have another pool or other exclusive CPUs", layout.Count(len(c.Containers), "container"), len(c.After.Containers)))
-	p.refusals("refused after", c.Refused)
-	p.refusals("refused before only", c.Granted)
+	w.Table(pools)
+	w.Section(changeTable(c))
+	fmt.Fprintln(w)
+	w.Paragraph(fmt.Sprintf("%s of %d have another pool or other exclusive CPUs", layout.Count(len(c.Containers), "container"), len(c.After.Containers)))
+	printRefusals(w, "refused after", c.Refused)
+	printRefusals(w, "refused before only", c.Granted)
 	if both := len(c.After.Refused) - len(c.Refused); both > 0 {
-		p.Paragraph(fmt.Sprintf("refused by both: %d", both))
+		w.Paragraph(fmt.Sprintf("refused by both: %d", both))
 	}
 	for _, note := range c.After.Notes {
-		p.Paragraph("note: " + note)
+		w.Paragraph("note: " + note)
 	}
 }
 

@@ -49,10 +49,10 @@ func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err err
 }
 
 // chosen returns the names of the nodes to simulate: "" alone if the files have no nodes.
-func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) ([]string, error) {
+func (o *simulateOptions) chosen(objects *simulate.Objects, machines machines) ([]string, error) {
 	all := objects.Names()
-	for node := range machines.byNode {
-		if !slices.Contains(all, node) {
+	for node := range machines {
+		if node != "" && !slices.Contains(all, node) {
 			return nil, fmt.Errorf("--topology %s=: no node in the files has this name", node)
 		}
 	}
@@ -61,7 +61,7 @@ func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) 
 		return nil, err
 	}
 	switch {
-	case len(names) == 0 && machines.others == nil:
+	case len(names) == 0 && machines[""] == nil:
 		return nil, errors.New("no machine; " + withoutNodes(objects) + ": describe one with --topology, such as --topology 2s8c2t, or save nodes, too: kubectl get nodes,pods -A -o json")
 	case len(names) == 0:
 		return []string{""}, nil
@@ -71,7 +71,6 @@ func (o *simulateOptions) chosen(objects *simulate.Objects, machines *machines) 
 	return names, nil
 }
 
-// withoutNodes returns the reason why there are no nodes to simulate.
 func withoutNodes(objects *simulate.Objects) string {
 	switch notes := objects.Notes; len(notes) {
 	case 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/document"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/nodekind"
 	"github.com/cpupoold/cpupoold/internal/plugin/manifest"
 	"github.com/cpupoold/cpupoold/internal/plugin/size"
@@ -107,11 +108,8 @@ func (o *sizeOptions) check() error {
 }
 
 func (o *sizeOptions) run(cmd *cobra.Command, s streams) error {
-	kinds, err := o.kinds(s)
+	kinds, err := o.kinds(cmd, s)
 	if err != nil {
-		if bad, ok := errors.AsType[*kindError](err); ok {
-			return usage.New(cmd, bad)
-		}
 		return err
 	}
 	objects, bad := readObjects(s, o.files, o.namespace)
@@ -135,28 +133,14 @@ func (o *sizeOptions) run(cmd *cobra.Command, s streams) error {
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
-		err = document.Write(s.out, d)
-	} else {
-		err = printSize(s.out, d)
-	}
+	err = s.show(o.output, d, func(w *layout.Writer) { printSize(w, d) })
 	if err == nil && len(d.Unplaced)+len(d.Refused)+len(bad) > 0 {
 		err = errRefused
 	}
 	return err
 }
 
-// kindError is the error of a flag about a kind of node.
-type kindError struct{ text string }
-
-func (e *kindError) Error() string { return e.text }
-
-func badKind(format string, args ...any) error {
-	return &kindError{fmt.Sprintf(format, args...)}
-}
-
-// kinds reads the machines with their configurations and Nodes.
-func (o *sizeOptions) kinds(s streams) ([]size.Kind, error) {
+func (o *sizeOptions) kinds(cmd *cobra.Command, s streams) ([]size.Kind, error) {
 	var kinds []size.Kind
 	names := make(map[string]bool)
 	for _, value := range o.machines {
@@ -166,11 +150,11 @@ func (o *sizeOptions) kinds(s streams) ([]size.Kind, error) {
 		}
 		switch {
 		case text == "" || strings.HasPrefix(value, "="):
-			return nil, badKind("--machine %q: a name or a machine is missing; write one such as worker=2s32c2t", value)
+			return nil, badFlag(cmd, "--machine %q: a name or a machine is missing; write one such as worker=2s32c2t", value)
 		case len(validation.IsDNS1123Subdomain(name)) > 0:
-			return nil, badKind("--machine %q: %q is no name of a node; write a name of small letters, digits and - in front, such as worker=2s32c2t", value, name)
+			return nil, badFlag(cmd, "--machine %q: %q is no name of a node; write a name of small letters, digits and - in front, such as worker=2s32c2t", value, name)
 		case names[name]:
-			return nil, badKind("--machine %s: there is another kind %s; write a name in front", value, name)
+			return nil, badFlag(cmd, "--machine %s: there is another kind %s; write a name in front", value, name)
 		}
 		names[name] = true
 		t, err := readMachine(s, text)
@@ -179,11 +163,11 @@ func (o *sizeOptions) kinds(s streams) ([]size.Kind, error) {
 		}
 		kinds = append(kinds, size.Kind{Name: name, Topology: t})
 	}
-	configs, err := byKind("config", o.configs, names)
+	configs, err := byKind(cmd, "config", o.configs, names)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := byKind("node", o.nodes, names)
+	nodes, err := byKind(cmd, "node", o.nodes, names)
 	if err != nil {
 		return nil, err
 	}
@@ -210,15 +194,15 @@ func (o *sizeOptions) kinds(s streams) ([]size.Kind, error) {
 
 // byKind splits values of a flag that are of one kind, or of all others. The result returns the
 // value of a kind, and whether there is one.
-func byKind(flag string, values []string, kinds map[string]bool) (func(kind string) (string, bool), error) {
+func byKind(cmd *cobra.Command, flag string, values []string, kinds map[string]bool) (func(kind string) (string, bool), error) {
 	of := make(map[string]string)
 	for _, value := range values {
 		kind, text := splitTopology(value)
 		if _, again := of[kind]; again {
-			return nil, badKind("--%s %s: there is another one for the same nodes; give each kind one", flag, value)
+			return nil, badFlag(cmd, "--%s %s: there is another one for the same nodes; give each kind one", flag, value)
 		}
 		if kind != "" && !kinds[kind] {
-			return nil, badKind("--%s %s: no --machine has the name %s", flag, value, kind)
+			return nil, badFlag(cmd, "--%s %s: no --machine has the name %s", flag, value, kind)
 		}
 		of[kind] = text
 	}
@@ -231,7 +215,10 @@ func byKind(flag string, values []string, kinds map[string]bool) (func(kind stri
 	}, nil
 }
 
-// readNode reads a file with one Node.
+func badFlag(cmd *cobra.Command, format string, args ...any) error {
+	return usage.New(cmd, fmt.Errorf(format, args...))
+}
+
 func readNode(s streams, file string) (*corev1.Node, error) {
 	data, err := read(s.in, file)
 	if err != nil {
@@ -241,22 +228,16 @@ func readNode(s streams, file string) (*corev1.Node, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	var nodes []*corev1.Node
-	for i := range objects {
-		if objects[i].APIVersion != "v1" || objects[i].Kind != "Node" {
-			continue
-		}
-		node := &corev1.Node{}
-		if err := objects[i].Decode(node); err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, node)
+	objects = slices.DeleteFunc(objects, func(o manifest.Object) bool { return o.APIVersion != "v1" || o.Kind != "Node" })
+	if len(objects) != 1 {
+		return nil, fmt.Errorf("has %d Nodes; write one into it: kubectl get node NAME -o json", len(objects))
 	}
-	if len(nodes) != 1 {
-		return nil, fmt.Errorf("has %d Nodes; write one into it: kubectl get node NAME -o json", len(nodes))
+	node := &corev1.Node{}
+	if err := objects[0].Decode(node); err != nil {
+		return nil, err
 	}
-	if !nodekind.CanRun(nodes[0]) {
-		return nil, fmt.Errorf("no daemon can run on Node %s, which is virtual or does not run Linux; name another Node", nodes[0].Name)
+	if !nodekind.CanRun(node) {
+		return nil, fmt.Errorf("no daemon can run on Node %s, which is virtual or does not run Linux; name another Node", node.Name)
 	}
-	return nodes[0], nil
+	return node, nil
 }

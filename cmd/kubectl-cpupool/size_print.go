@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/internal/inspect"
@@ -11,40 +10,31 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/size"
 )
 
-// printSize prints the nodes that pods need for people.
-func printSize(to io.Writer, d *size.Document) error {
-	p := &page{Writer: layout.NewWriter(to, layout.Columns(to))}
-	p.part()
-	p.Table(machineTable(d))
-	p.part()
-	p.Table(sizePools(d))
-	p.part()
-	p.Paragraph(boundLine(d))
-	if len(d.Nodes) > 0 {
-		p.part()
-		p.Table(openedTable(d))
-	}
-	p.part()
-	for i := range d.Unplaced {
-		u := &d.Unplaced[i]
+func printSize(w *layout.Writer, d *size.Document) {
+	w.Table(machineTable(d))
+	fmt.Fprintln(w)
+	w.Table(sizePools(d))
+	fmt.Fprintln(w)
+	w.Paragraph(boundLine(d))
+	w.Section(openedTable(d))
+	fmt.Fprintln(w)
+	for _, u := range d.Unplaced {
 		for _, r := range u.Reasons {
-			p.Paragraph(fmt.Sprintf("no node: %s: on %s %s%s", u.Pod, r.Machine, r.Text, likes(u.Count)))
+			w.Paragraph(fmt.Sprintf("no node: %s: on %s %s%s", u.Pod, r.Machine, r.Text, likes(u.Count)))
 		}
 	}
-	for i := range d.Refused {
-		r := &d.Refused[i]
-		p.Paragraph("refused: " + r.String() + likes(r.Count))
+	for _, r := range d.Refused {
+		w.Paragraph("refused: " + r.String() + likes(r.Count))
 	}
 	for i := range d.Savings {
-		p.Paragraph(savingLine(&d.Savings[i]))
+		w.Paragraph(savingLine(&d.Savings[i]))
 	}
 	if len(d.Savings) == 0 && len(d.Tried) > 0 {
-		p.Paragraph("no other size of one pool needs fewer nodes")
+		w.Paragraph("no other size of one pool needs fewer nodes")
 	}
 	for _, note := range d.Notes {
-		p.Paragraph("note: " + note)
+		w.Paragraph("note: " + note)
 	}
-	return p.Flush()
 }
 
 // likes returns the end of a line about the first of count pods.
@@ -56,28 +46,22 @@ func likes(count int) string {
 }
 
 func machineTable(d *size.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("MACHINE", "CPUS", "NODES", "DAEMON PODS", "CONFIG")
-	for i := range d.Machines {
-		m := &d.Machines[i]
+	t := layout.NewTable("MACHINE", "CPUS", "NODES", "DAEMON PODS", "CONFIG")
+	for _, m := range d.Machines {
 		t.Row(m.Name, strconv.Itoa(m.CPUs), strconv.Itoa(m.Nodes), strconv.Itoa(m.Daemons), cmp.Or(m.File, "no file"))
 	}
 	return t
 }
 
 func sizePools(d *size.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("MACHINE", "POOL", "CPUS OF A NODE", "ALL CPUS", "REQUESTED", "UNUSED")
-	for i := range d.Machines {
-		for _, p := range d.Machines[i].Pools {
-			t.Row(d.Machines[i].Name, inspect.FullPool(p.Name, p.Type), inspect.Sized(p.CPUs), milliCPUs(p.Milli), milliCPUs(p.RequestedMilli), milliCPUs(p.UnusedMilli))
+	t := layout.NewTable("MACHINE", "POOL", "CPUS OF A NODE", "ALL CPUS", "REQUESTED", "UNUSED")
+	for _, m := range d.Machines {
+		for _, p := range m.Pools {
+			t.Row(m.Name, inspect.FullPool(p.Name, p.Type), inspect.Sized(p.CPUs), cpus(p.Milli), cpus(p.RequestedMilli), cpus(p.UnusedMilli))
 		}
 	}
 	return t
 }
-
-// milliCPUs returns thousandths of a CPU as a number of CPUs.
-func milliCPUs(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
 
 func boundLine(d *size.Document) string {
 	text := fmt.Sprintf("%s for %s", layout.Count(len(d.Nodes), "node"), layout.Count(d.Pods, "pod"))
@@ -93,8 +77,7 @@ func boundLine(d *size.Document) string {
 
 // openedTable has a row for consecutive nodes that lack the same amount.
 func openedTable(d *size.Document) *layout.Table {
-	t := &layout.Table{}
-	t.Row("NODES", "PODS", "FREE EXCLUSIVE CPUS", "OPENED BY", "REASON")
+	t := layout.NewTable("NODES", "PODS", "FREE EXCLUSIVE CPUS", "OPENED BY", "REASON")
 	for i := 0; i < len(d.Nodes); {
 		first, pods, free := &d.Nodes[i], 0, 0
 		j := i

@@ -29,7 +29,6 @@ cpupoold status in the daemon's pod, as kubectl exec does.`
 // maxAsked is the maximum number of concurrent queries.
 const maxAsked = 8
 
-// topOptions are the flags of top.
 type topOptions struct {
 	clusterFlags
 	daemonFlags
