@@ -112,7 +112,8 @@ type worker struct {
 // startedPod holds the IDs of a pod with one container. After an error they can be empty.
 type startedPod struct{ sandbox, container string }
 
-// run starts and stops pods of the kinds in turn.
+// run starts and stops pods of the kinds in turn. The emulated node needs seconds for a pod. With shorter
+// pauses the daemon waits for CPU time, and half of the creations fail.
 func (w *worker) run(kinds []podKind) {
 	for i := 0; ; i++ {
 		pod, err := w.start(kinds[i%len(kinds)])
@@ -121,7 +122,7 @@ func (w *worker) run(kinds []podKind) {
 		}
 		select {
 		case <-w.ending:
-		case <-time.After(time.Duration(200+w.rand.IntN(1300)) * time.Millisecond):
+		case <-time.After(time.Duration(1000+w.rand.IntN(4000)) * time.Millisecond):
 		}
 		if err := w.remove(pod); err != nil {
 			w.k.Errorf("remove pod: %v", err)
