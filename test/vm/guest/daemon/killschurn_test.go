@@ -3,12 +3,16 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -26,6 +30,7 @@ type starter struct {
 	ending   chan struct{}
 	once     sync.Once // of its close
 	workers  sync.WaitGroup
+	systemd  *dbus.Conn
 	pods     atomic.Int64
 	started  atomic.Int64 // containers
 	failed   atomic.Int64 // creations that returned an error: the daemon or the runtime was restarted
@@ -65,7 +70,13 @@ func kindOf(milli int64) podKind {
 // startChurn starts two goroutines, one of them for owners. Together with the resident owner, their owners need up to four
 // CPUs. A third goroutine would make the restart of the emulated daemon much longer.
 func startChurn(k *killed) *starter {
-	s := &starter{k: k, creating: make(chan struct{}), ending: make(chan struct{})}
+	k.Helper()
+	systemd, err := dbus.NewSystemdConnectionContext(context.Background()) // stop is a cleanup, after the end of the test's context
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.Cleanup(systemd.Close)
+	s := &starter{k: k, creating: make(chan struct{}), ending: make(chan struct{}), systemd: systemd}
 	management := podKind{"management", "burstable", 100, "kube-system"}
 	bestEffort := podKind{"shared", "besteffort", 0, "default"}
 	for i, kinds := range [][]podKind{{kindOf(1000), kindOf(2000)}, {kindOf(500), management, kindOf(300), bestEffort}} {
@@ -109,8 +120,8 @@ type worker struct {
 	rand    *rand.Rand
 }
 
-// startedPod holds the IDs of a pod with one container. After an error they can be empty.
-type startedPod struct{ sandbox, container string }
+// startedPod holds the slice and the IDs of a pod with one container. After an error the IDs can be empty.
+type startedPod struct{ slice, sandbox, container string }
 
 // run starts and stops pods of the kinds in turn. The emulated node needs seconds for a pod. With shorter
 // pauses the daemon waits for CPU time, and half of the creations fail.
@@ -146,6 +157,7 @@ func (w *worker) start(kind podKind) (pod startedPod, err error) {
 	if kind.namespace == "kube-system" {
 		spec.Annotations = manifest.Management(nil)
 	}
+	pod.slice = podSlice(spec)
 	w.announce()
 	asked := time.Now()
 	if pod.sandbox, err = w.runtime.RunPod(spec); err != nil {
@@ -180,17 +192,30 @@ func (w *worker) announce() {
 }
 
 // remove removes a pod. It tries again while the runtime restarts.
-func (w *worker) remove(pod startedPod) (err error) {
+func (w *worker) remove(pod startedPod) error {
 	if pod.sandbox == "" {
-		return nil
+		return w.stopSlice(pod.slice)
 	}
 	if pod.container != "" {
 		w.k.observer.Ends(w.k.scope(pod.container))
 	}
+	var err error
 	for began := time.Now(); time.Since(began) < nodeTimeout; time.Sleep(500 * time.Millisecond) {
 		if err = errors.Join(w.runtime.StopPod(pod.sandbox), w.runtime.RemovePod(pod.sandbox)); err == nil {
-			return nil
+			return w.stopSlice(pod.slice)
 		}
+	}
+	return err
+}
+
+// stopSlice stops the unit of a pod, as the kubelet does. Each slice that remains makes the rounds of
+// the observer longer.
+func (w *worker) stopSlice(name string) error {
+	ctx, cancel := call()
+	defer cancel()
+	_, err := w.systemd.StopUnitContext(ctx, name, "replace", nil)
+	if refused, ok := errors.AsType[godbus.Error](err); ok && refused.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil // the runtime has not created it
 	}
 	return err
 }

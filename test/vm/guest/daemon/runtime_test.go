@@ -44,18 +44,23 @@ func hostNetwork() *runtime.NamespaceOption {
 	return &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE}
 }
 
-func (r *realRuntime) RunPod(s testnode.PodSpec) (string, error) {
-	ctx, cancel := call()
-	defer cancel()
+// podSlice returns the unit of a pod, as the kubelet names it.
+func podSlice(s testnode.PodSpec) string {
 	slice := "kubepods-pod"
 	if s.QoS != "guaranteed" {
 		slice = "kubepods-" + s.QoS + "-pod"
 	}
+	return slice + strings.ReplaceAll(s.UID, "-", "_") + ".slice"
+}
+
+func (r *realRuntime) RunPod(s testnode.PodSpec) (string, error) {
+	ctx, cancel := call()
+	defer cancel()
 	c := &runtime.PodSandboxConfig{
 		Metadata:    &runtime.PodSandboxMetadata{Name: s.Name, Namespace: s.Namespace, Uid: s.UID},
 		Annotations: s.Annotations,
 		Linux: &runtime.LinuxPodSandboxConfig{
-			CgroupParent:    slice + strings.ReplaceAll(s.UID, "-", "_") + ".slice",
+			CgroupParent:    podSlice(s),
 			Resources:       linuxResources(s.Resources),
 			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: hostNetwork()},
 		},
