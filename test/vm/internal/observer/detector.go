@@ -15,7 +15,8 @@ const (
 	// The owner still runs the OCI runtime, not the first program of its container.
 	beforeExec = "owner before exec"
 	// The intruder began while no daemon replied, or was not placed then. The same applies if no daemon replied
-	// at a time of its creation: the runtime asks the daemon long before the cgroup exists.
+	// at a time of its creation: the runtime asks the daemon long before the cgroup exists. Or the owner was
+	// created in such a time, and has just got its CPUs: the first pass moves the other containers, too.
 	withoutDaemon = "begun without daemon"
 	// The same of the intruder.
 	runtimeInit = "runc init"
@@ -37,6 +38,7 @@ type container struct {
 	kind    string // empty until the runtime has returned the container's ID
 	count   int    // exclusive CPUs that it requests
 	own     cpus   // since all of them were seen
+	since   int    // the round in which they were seen
 	placed  bool   // it has had fewer CPUs than its parent
 	ending  bool
 	written time.Duration
@@ -52,6 +54,7 @@ type window struct{ from, to time.Duration }
 type detector struct {
 	containers map[string]*container // by scope
 	absent     []window
+	rounds     int
 }
 
 // get returns a container, which need not be known before.
@@ -74,6 +77,7 @@ func (j *detector) owns(scope string) bool {
 // pods had the given CPUs.
 func (j *detector) find(views []view, before, after cpus) map[subject]interval {
 	found := make(map[subject]interval)
+	j.rounds++
 	for _, v := range views {
 		c := j.get(v.scope)
 		c.placed = c.placed || v.effective != before && v.effective != after
@@ -81,7 +85,7 @@ func (j *detector) find(views []view, before, after cpus) map[subject]interval {
 			continue
 		}
 		if c.own == 0 && v.effective.count() == c.count {
-			c.own = v.effective
+			c.own, c.since = v.effective, j.rounds
 		}
 		if outside := (v.effective | v.threads) &^ c.own; c.own != 0 && outside != 0 {
 			found[subject{owner: v.scope}] = interval{cpus: outside}
@@ -91,13 +95,14 @@ func (j *detector) find(views []view, before, after cpus) map[subject]interval {
 		if !j.owns(o.scope) {
 			continue
 		}
-		own := j.get(o.scope).own
+		owner := j.get(o.scope)
+		own := owner.own
 		if o.effective != own {
 			continue // others may have its CPUs
 		}
 		for _, v := range views {
 			if on := v.threads & own; v.scope != o.scope && on != 0 {
-				found[subject{o.scope, v.scope}] = interval{cpus: on, fresh: !j.get(v.scope).placed, detail: "its cpuset is " + v.effective.String()}
+				found[subject{o.scope, v.scope}] = interval{cpus: on, fresh: !j.get(v.scope).placed, taken: j.rounds <= owner.since+1, detail: "its cpuset is " + v.effective.String()}
 			}
 		}
 	}
@@ -134,6 +139,8 @@ func (j *detector) cause(i interval) (cause string, known bool) {
 	case !i.ownerRuns:
 		return beforeExec, true
 	case i.fresh && j.isAbsent(min(i.begin, intruder.asked), i.end):
+		return withoutDaemon, true
+	case i.taken && j.isAbsent(owner.asked, i.begin):
 		return withoutDaemon, true
 	case !i.executed:
 		return runtimeInit, true

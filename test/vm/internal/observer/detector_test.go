@@ -145,6 +145,33 @@ func TestOwnersOwnCPUs(t *testing.T) {
 	}
 }
 
+// TestOwnerWithoutDaemon checks the cause if an owner gets CPUs that another container leaves afterwards.
+func TestOwnerWithoutDaemon(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked, absentTo time.Duration
+		alone           int // rounds in which no other container has the CPUs of the owner
+		want            string
+	}{
+		"created without a daemon":      {0, time.Second / 2, 0, withoutDaemon},
+		"created with a daemon":         {time.Second, time.Second / 2, 0, unexplained},
+		"another container comes later": {0, time.Second / 2, 2, unexplained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory()
+			h.get("owner").asked, h.get("other").kind = c.asked, "shared"
+			h.absent = append(h.absent, window{0, c.absentTo})
+			h.round(on("owner", allCPUs), on("other", 0x0f))
+			for range c.alone {
+				h.round(on("owner", 0x30), on("other", 0x0f))
+			}
+			h.round(on("owner", 0x30), on("other", 0x3c))
+			if causes := h.round(on("owner", 0x30), on("other", 0x0c)); causes[c.want] == 0 || len(causes) != 1 {
+				t.Errorf("causes = %v; want %s", causes, c.want)
+			}
+		})
+	}
+}
+
 // TestConfirm checks that an overlap counts only if the owner has its CPUs and threads at the
 // end of the round, too.
 func TestConfirm(t *testing.T) {

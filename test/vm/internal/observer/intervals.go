@@ -15,6 +15,7 @@ type interval struct {
 	cpus       cpus // union of all rounds
 	begin, end time.Duration
 	fresh      bool // the intruder had all CPUs of its parent since it began: it was never placed.
+	taken      bool // the owner got its CPUs when the overlap began, or in the round before
 	executed   bool // a thread of the intruder runs the program of its container, not the OCI runtime.
 	ownerRuns  bool // the same of the owner
 	detail     string
