@@ -84,7 +84,7 @@ func (j *detector) find(views []view, before, after cpus) map[subject]interval {
 		if !j.owns(v.scope) {
 			continue
 		}
-		if c.own == 0 && v.effective.count() == c.count {
+		if c.own == 0 && v.effective.count() == c.count && v.threads&^v.effective == 0 { // the kernel moves threads after the file
 			c.own, c.since = v.effective, j.rounds
 		}
 		if outside := (v.effective | v.threads) &^ c.own; c.own != 0 && outside != 0 {

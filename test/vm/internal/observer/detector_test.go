@@ -130,6 +130,10 @@ func TestOwnersOwnCPUs(t *testing.T) {
 	h := newHistory()
 	h.get("other").kind = "shared"
 	h.round(on("owner", allCPUs), on("other", allCPUs)) // the owner has no CPUs yet
+	h.round(view{scope: "owner", effective: 0x30, threads: allCPUs, count: 1}, on("other", 0x0f))
+	if len(h.open) > 0 {
+		t.Errorf("open while the kernel moves the owner's threads = %v; want none", h.open)
+	}
 	h.round(on("owner", 0x30), on("other", 0x0f))
 	if len(h.open) > 0 {
 		t.Errorf("open = %v; want none", h.open)
