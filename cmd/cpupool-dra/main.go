@@ -26,13 +26,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
-// Exit codes.
-const (
-	exitOK    = 0
-	exitError = 1 // the program failed
-	exitUsage = 2 // wrong flags or arguments
-)
-
 const help = `Prepares ResourceClaims of CPUs for the kubelet, through the daemon cpupoold.
 
 It runs on each node, in a pod of its own. It publishes the CPUs of
@@ -53,16 +46,7 @@ type flags struct {
 }
 
 func execute(ctx context.Context, out, errs io.Writer, args []string) int {
-	root := command(errs)
-	root.SetOut(out)
-	root.SetErr(errs)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	_, _ = fmt.Fprintln(errs, "cpupool-dra:", err)
-	return usage.Report(errs, err)
+	return usage.Run(ctx, command(errs), out, errs, args)
 }
 
 func command(errs io.Writer) *cobra.Command {
@@ -75,7 +59,6 @@ func command(errs io.Writer) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, errs) },
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	fs, o := root.Flags(), &f.options
 	fs.StringVar(&o.Node, "node-name", "", "`NAME` of the Node (default: NODE_NAME of the environment)")
 	fs.StringVar(&o.PodUID, "pod-uid", "", "`UID` of the program's pod, for updates without a gap (default: POD_UID of the environment; empty: one instance at a time)")
@@ -88,7 +71,6 @@ func command(errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9091", "`ADDRESS` for /metrics, /healthz and /readyz")
 	fs.StringVar(&f.logLevel, "log-level", "info", "`LEVEL` of the log: debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
-	usage.Prepare(root)
 	return root
 }
 

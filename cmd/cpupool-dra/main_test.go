@@ -21,19 +21,19 @@ func TestCommandLine(t *testing.T) {
 		code int
 		want string // part of the output
 	}{
-		{"--version", exitOK, "cpupool-dra "},
-		{"--help", exitOK, "--accounting"},
-		{"", exitUsage, "set --node-name or NODE_NAME"},
-		{"--node-name No", exitUsage, `node name "No"`},
-		{"--node-name n --pod-uid ../u", exitUsage, `pod UID "../u"`},
-		{"--node-name n more", exitUsage, `takes no argument "more"`},
-		{"--node-name n --accounting half", exitUsage, `unknown accounting "half"`},
-		{"--node-name n --numa-attribute numaNode", exitUsage, "write a domain and an identifier"},
-		{"--node-name n --numa-attribute dra.net/" + strings.Repeat("n", 33), exitUsage, "an identifier 32"},
-		{"--node-name n --numa-attribute " + strings.Repeat("d", 62) + ".n/numaNode", exitUsage, "at most 63 bytes"},
-		{"--node-name n --log-level loud", exitUsage, "--log-level"},
-		{"--node-name n --log-format xml", exitUsage, "--log-format"},
-		{"--node-name n --kubeconfig " + broken, exitError, "find the cluster"},
+		{"--version", 0, "cpupool-dra "},
+		{"--help", 0, "--accounting"},
+		{"", 2, "set --node-name or NODE_NAME"},
+		{"--node-name No", 2, `node name "No"`},
+		{"--node-name n --pod-uid ../u", 2, `pod UID "../u"`},
+		{"--node-name n more", 2, `takes no argument "more"`},
+		{"--node-name n --accounting half", 2, `unknown accounting "half"`},
+		{"--node-name n --numa-attribute numaNode", 2, "write a domain and an identifier"},
+		{"--node-name n --numa-attribute dra.net/" + strings.Repeat("n", 33), 2, "an identifier 32"},
+		{"--node-name n --numa-attribute " + strings.Repeat("d", 62) + ".n/numaNode", 2, "at most 63 bytes"},
+		{"--node-name n --log-level loud", 2, "--log-level"},
+		{"--node-name n --log-format xml", 2, "--log-format"},
+		{"--node-name n --kubeconfig " + broken, 1, "find the cluster"},
 	} {
 		var out bytes.Buffer
 		code := execute(t.Context(), &out, &out, strings.Fields(tt.args))

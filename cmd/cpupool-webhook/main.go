@@ -31,13 +31,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/version"
 )
 
-// Exit codes.
-const (
-	exitOK    = 0
-	exitError = 1 // the command failed
-	exitUsage = 2 // wrong flags or arguments
-)
-
 const help = `Serves the mutating webhook for pods and the validating webhook for their resizes.
 
 It runs in the cluster, in two replicas that share only a Secret with the
@@ -65,23 +58,13 @@ func execute(ctx context.Context, out, errs io.Writer, args []string) int {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), out, errs) },
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetOut(out)
-	root.SetErr(errs)
 	root.Flags().StringVar(&f.config, "config", "/etc/cpupool-webhook/config.yaml", "configuration `FILE`")
 	root.Flags().StringVar(&f.namespace, "namespace", "cpupool-webhook", "`NAMESPACE` of the program's Secret and ConfigMap")
 	root.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	root.Flags().BoolVar(&f.check, "check", false, "check the configuration and exit")
 	root.Flags().BoolVar(&f.classes, "priority-classes", false, "print the priority classes of hostedPriority.sizes and exit")
 	root.AddCommand(verify(out))
-	usage.Prepare(root)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	_, _ = fmt.Fprintln(errs, "cpupool-webhook:", err)
-	return usage.Report(errs, err)
+	return usage.Run(ctx, root, out, errs, args)
 }
 
 func (f *flags) run(ctx context.Context, out, errs io.Writer) error {

@@ -3,6 +3,8 @@
 package usage
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +32,22 @@ func New(cmd *cobra.Command, err error) error {
 		return err
 	}
 	return &Error{err, cmd.CommandPath()}
+}
+
+// Run runs a command line of a program, and returns the exit code. It prints an error after the name of the
+// program. The program has no command completion.
+func Run(ctx context.Context, program *cobra.Command, out, errs io.Writer, args []string) int {
+	program.CompletionOptions.DisableDefaultCmd = true
+	Prepare(program)
+	program.SetOut(out)
+	program.SetErr(errs)
+	program.SetArgs(args)
+	err := program.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintf(errs, "%s: %v\n", program.Name(), err)
+	return Report(errs, err)
 }
 
 // Each returns the errors that errors.Join has joined, or the only error.
@@ -144,10 +162,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !is {
 		return err
 	}
-	name := bad.GetSpecifiedName()
-	if short := bad.GetSpecifiedShortnames(); short != "" {
-		name = short
-	}
+	name := cmp.Or(bad.GetSpecifiedShortnames(), bad.GetSpecifiedName())
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
