@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,13 +80,7 @@ func (c *Cluster) add(item []byte, kind, place string) error {
 	if err := json.Unmarshal(item, &meta); err != nil {
 		return err
 	}
-	kind = cmp.Or(kind, meta.Kind)
-	if slices.Contains([]string{"Pod", "Namespace", "ReplicaSet", "Job"}, kind) || c.addClaim(item) {
-		c.Coverage.Read(kind)
-	} else if kind != "" {
-		c.Coverage.Skip(kind, place)
-	}
-	switch kind {
+	switch kind = cmp.Or(kind, meta.Kind); kind {
 	case "":
 		return errors.New("no kind; print it with kubectl get -o json")
 	case "Pod":
@@ -108,6 +101,11 @@ func (c *Cluster) add(item []byte, kind, place string) error {
 			}
 			c.owners[object{kind, meta.Namespace, meta.Name}] = object{owner.Kind, meta.Namespace, owner.Name}
 		}
+		if kind != "ReplicaSet" && kind != "Job" && !c.addClaim(item) {
+			c.Coverage.Skip(kind, place)
+			return nil
+		}
 	}
+	c.Coverage.Read(kind)
 	return nil
 }

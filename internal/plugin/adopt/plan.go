@@ -52,7 +52,7 @@ type Node struct {
 // Make plans for a cluster. The order of its pods does not matter.
 func Make(settings admission.Settings, c *Cluster) Plan {
 	settings.Claims = &c.Claims
-	p := planner{settings: settings, cluster: c, steps: map[object]*Step{}, nodes: map[string]*Node{}}
+	p := planner{settings: settings, cluster: c, steps: map[object]*Step{}, nodes: map[string]Node{}}
 	for _, pod := range c.Pods {
 		p.add(pod)
 	}
@@ -76,7 +76,7 @@ func Make(settings admission.Settings, c *Cluster) Plan {
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
-		plan.Nodes = append(plan.Nodes, *p.nodes[name])
+		plan.Nodes = append(plan.Nodes, p.nodes[name])
 	}
 	return plan
 }
@@ -85,7 +85,7 @@ type planner struct {
 	settings admission.Settings
 	cluster  *Cluster
 	steps    map[object]*Step
-	nodes    map[string]*Node
+	nodes    map[string]Node
 }
 
 func (p *planner) isCores(text string) bool {
@@ -117,13 +117,7 @@ func (p *planner) add(pod *corev1.Pod) {
 	step.Becomes = append(step.Becomes, becomes...)
 	step.Warnings = append(step.Warnings, warnings...)
 	if name := pod.Spec.NodeName; name != "" {
-		node := p.nodes[name]
-		if node == nil {
-			node = &Node{Name: name}
-			p.nodes[name] = node
-		}
-		node.Pods++
-		node.MilliCPU += milli
+		p.nodes[name] = Node{name, p.nodes[name].Pods + 1, p.nodes[name].MilliCPU + milli}
 	}
 }
 

@@ -84,14 +84,8 @@ func hasOwnCPUs(c *inspect.Container) bool { return c.Exclusive || c.Pool == ins
 
 // strayed returns the number of other cgroups that are not in the desired state.
 func strayed(s *inspect.Status) (n int) {
-	owners := make(map[string]bool)
-	for i := range s.Containers {
-		if c := &s.Containers[i]; hasOwnCPUs(c) {
-			owners[c.Cgroup] = true
-		}
-	}
 	for _, f := range s.Faults {
-		if !owners[f.Cgroup] {
+		if !slices.ContainsFunc(s.Containers, func(c inspect.Container) bool { return c.Cgroup == f.Cgroup && hasOwnCPUs(&c) }) {
 			n++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
@@ -155,51 +156,24 @@ func (d *demand) permit() error {
 	return nil
 }
 
-// outline holds the parts of a pod that decide about its place.
-type outline struct {
-	Daemon, Namespace string
-	Annotations       map[string]string
-	Init, Containers  []part
-	Resources         *corev1.ResourceRequirements
-	Overhead          corev1.ResourceList
-	Selector          map[string]string
-	Affinity          *corev1.NodeAffinity
-	Tolerations       []corev1.Toleration
-	OS                *corev1.PodOS
-	Scheduler         string
-}
-
-type part struct {
-	Name      string
-	Resources corev1.ResourceRequirements
-	Restart   *corev1.ContainerRestartPolicy
-}
-
-// key returns a text that is equal for pods of one shape.
+// key returns a text that is equal for pods of one shape: it has the parts that decide about the place.
 func (d *demand) key(p *simulate.Pod) (string, error) {
 	spec := &p.Spec.Spec
-	o := outline{
-		Daemon: p.PerNode, Namespace: p.Spec.Namespace, Annotations: map[string]string{}, Resources: spec.Resources, Overhead: spec.Overhead,
-		Selector: spec.NodeSelector, Tolerations: spec.Tolerations,
-		OS: spec.OS, Scheduler: spec.SchedulerName,
+	outline := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.PerNode, Namespace: p.Spec.Namespace, Annotations: maps.Clone(p.Spec.Annotations)}, Spec: corev1.PodSpec{
+		InitContainers: parts(spec.InitContainers), Containers: parts(spec.Containers), Resources: spec.Resources, Overhead: spec.Overhead,
+		NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, OS: spec.OS, SchedulerName: spec.SchedulerName,
+	}}
+	maps.DeleteFunc(outline.Annotations, func(key, _ string) bool { return !d.names.Reads(key) && !pools.ReadsAnnotation(d.names, key) })
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		outline.Spec.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity}
 	}
-	for key, value := range p.Spec.Annotations {
-		if d.names.Reads(key) || pools.ReadsAnnotation(d.names, key) {
-			o.Annotations[key] = value
-		}
-	}
-	if spec.Affinity != nil {
-		o.Affinity = spec.Affinity.NodeAffinity
-	}
-	o.Init, o.Containers = parts(spec.InitContainers), parts(spec.Containers)
-	text, err := json.Marshal(o)
+	text, err := json.Marshal(outline)
 	return string(text), err
 }
 
-func parts(containers []corev1.Container) []part {
-	all := make([]part, len(containers))
-	for i := range containers {
-		all[i] = part{containers[i].Name, containers[i].Resources, containers[i].RestartPolicy}
+func parts(containers []corev1.Container) (all []corev1.Container) {
+	for _, c := range containers {
+		all = append(all, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
 	}
 	return all
 }
@@ -220,7 +194,9 @@ func (d *demand) newShape(p *simulate.Pod) *shape {
 	pod = completed(pod, d.in.Defaults)
 	s.requests = d.table.requests(pod)
 	asked := admission.AskedBy(pod, d.in.Defaults)
-	s.profile = fmt.Sprintf("%s %v %q", asked.Class, asked, d.read(pod))
+	read := maps.Clone(pod.Annotations)
+	maps.DeleteFunc(read, func(key, _ string) bool { return !pools.ReadsAnnotation(d.names, key) })
+	s.profile = fmt.Sprintf("%s %v %q", asked.Class, asked, read)
 	s.cpu = asked.Pod.Request
 	if asked.Class == corev1.PodQOSGuaranteed {
 		s.wants = int(s.cpu / 1000)
@@ -233,17 +209,6 @@ func (d *demand) newShape(p *simulate.Pod) *shape {
 	}
 	s.pods = []*simulate.Pod{{UID: p.UID, Spec: pod}}
 	return s
-}
-
-// read returns the annotations of a pod that the planner reads, in order.
-func (d *demand) read(pod *corev1.Pod) []string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		if pools.ReadsAnnotation(d.names, key) {
-			all = append(all, key, pod.Annotations[key])
-		}
-	}
-	return all
 }
 
 // add adds a pod. The first one is in the shape already.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -125,12 +126,8 @@ func (d *demand) bare(k *kind) (*simulate.Node, error) {
 // isTransient reports whether a taint is the state of one node. The node lifecycle controller, cloud
 // providers and the daemon set such taints.
 func isTransient(key string) bool {
-	for _, prefix := range []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node.cpupoold.io/", "cpupoold.io/"} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	prefix, _, found := strings.Cut(key, "/")
+	return found && slices.Contains([]string{"node.kubernetes.io", "node.cloudprovider.kubernetes.io", "node.cpupoold.io", "cpupoold.io"}, prefix)
 }
 
 // mismatch returns the reason why no node of the kind takes pods of a shape by its labels and
