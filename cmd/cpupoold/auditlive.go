@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,12 +66,10 @@ func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, 
 // liveResult returns the exit code of a report. A report without a share is an error, as a
 // sampled audit without a score.
 func liveResult(r livereport.Report) error {
-	for _, k := range r.Kinds {
-		if k.IsForeign() {
-			return exitCode(exitFindings)
-		}
-	}
-	if r.NoShare != "" {
+	switch {
+	case slices.ContainsFunc(r.Kinds, livereport.Total.IsForeign):
+		return exitCode(exitFindings)
+	case r.NoShare != "":
 		return errors.New("no share: " + r.NoShare)
 	}
 	return nil

@@ -182,10 +182,7 @@ func configz(ctx context.Context, a *api, node string) (clustercheck.Kubelet, er
 func printCheck(w *layout.Writer, d *clustercheck.Document) {
 	t := layout.NewTable("NODE", "KERNEL", "RUNTIME", "NRI DEFAULT", "KUBELET", "CPU POLICY", "TOPOLOGY", "DRIVER", "CGROUPS", "RESERVED CPUS", "OS")
 	for _, n := range d.Nodes {
-		k := n.Kubelet
-		if k == nil {
-			k = &clustercheck.Kubelet{CPUManagerPolicy: "?", TopologyManagerPolicy: "?", CgroupDriver: "?", ReservedSystemCPUs: "?"}
-		}
+		k := cmp.Or(n.Kubelet, &clustercheck.Kubelet{CPUManagerPolicy: "?", TopologyManagerPolicy: "?", CgroupDriver: "?", ReservedSystemCPUs: "?"})
 		t.Row(n.Name, n.Kernel, n.Runtime, cmp.Or(n.NRI, "?"), n.Version, k.CPUManagerPolicy, k.TopologyManagerPolicy, k.CgroupDriver, cmp.Or(n.Cgroup, "?"),
 			k.ReservedSystemCPUs, n.OS)
 	}

@@ -197,13 +197,7 @@ func printComparison(w *layout.Writer, c *simulate.Comparison) {
 	fmt.Fprintln(w)
 	pools := layout.NewTable("POOL", "CPUS BEFORE", "CPUS AFTER", "OWNED", "FREE")
 	for _, x := range c.Pools {
-		var b, a inspect.Pool
-		if x.Before != nil {
-			b = *x.Before
-		}
-		if x.After != nil {
-			a = *x.After
-		}
+		b, a := cmp.Or(x.Before, &inspect.Pool{}), cmp.Or(x.After, &inspect.Pool{})
 		owned, free := "", ""
 		if x.Name == inspect.Guaranteed {
 			owned, free = arrow(b.Owned, a.Owned), arrow(b.Free, a.Free)

@@ -150,10 +150,7 @@ func (p *printer) cgroup(s *inspect.Subject) {
 		return
 	}
 	p.head("cgroup %s", k.Cgroup)
-	want := s.Wanted
-	if want == nil {
-		want = &inspect.Wanted{}
-	}
+	want := cmp.Or(s.Wanted, &inspect.Wanted{})
 	weight, quota := "", ""
 	if want.Weight > 0 {
 		weight = strconv.FormatUint(want.Weight, 10)
