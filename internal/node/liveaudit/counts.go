@@ -8,21 +8,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// amount is CPU time and a number of task switches.
-type amount struct {
-	time     time.Duration
-	switches uint64
-}
-
-func (a amount) plus(b amount) amount { return amount{a.time + b.time, a.switches + b.switches} }
-
-// beyond returns the part of a that exceeds b.
-func (a amount) beyond(b amount) amount {
-	return amount{max(0, a.time-b.time), a.switches - min(a.switches, b.switches)}
-}
-
-// kinds holds amounts by [schedwatch.Kind].
-type kinds [schedwatch.Kinds]amount
+// kinds holds counts by [schedwatch.Kind].
+type kinds [schedwatch.Kinds]schedwatch.Count
 
 // cpuCounts holds the counts of a CPU since the program was loaded.
 type cpuCounts struct {
@@ -43,12 +30,6 @@ type counts struct {
 
 	cpus     map[int]*cpuCounts
 	previous schedwatch.Reading // without CPUs and tasks
-}
-
-func newCounts() *counts {
-	c := &counts{}
-	c.forget()
-	return c
 }
 
 // forget is called for a new program, which counts from zero.
@@ -73,7 +54,7 @@ func (c *counts) add(r schedwatch.Reading, isOwn, isOwnNow func(*schedwatch.Task
 	for i := range r.Tasks {
 		if t := &r.Tasks[i]; isOwn(t) {
 			own := &c.cpu(t.CPU).own[t.Kind]
-			*own = own.plus(amount{t.Time, t.Switches})
+			*own = own.Plus(schedwatch.Count{Time: t.Time, Switches: t.Switches})
 			ended[t.Kind][t.CPU] += t.Time
 		}
 	}
@@ -93,11 +74,11 @@ func (c *counts) add(r schedwatch.Reading, isOwn, isOwnNow func(*schedwatch.Task
 		for k := range c.foreign {
 			own := at.own[k]
 			if at.running.Kind == schedwatch.Kind(k) { //nolint:gosec // less than Kinds
-				own.time += at.running.Time
+				own.Time += at.running.Time
 			}
-			more := amount{now.Foreign[k].Time, now.Foreign[k].Switches}.beyond(own).beyond(at.shown[k])
-			at.shown[k] = at.shown[k].plus(more)
-			c.foreign[k] = c.foreign[k].plus(more)
+			more := now.Foreign[k].Beyond(own).Beyond(at.shown[k])
+			at.shown[k] = at.shown[k].Plus(more)
+			c.foreign[k] = c.foreign[k].Plus(more)
 		}
 	}
 	c.lost += r.Lost - min(c.previous.Lost, r.Lost)
@@ -114,7 +95,7 @@ func (c *counts) add(r schedwatch.Reading, isOwn, isOwnNow func(*schedwatch.Task
 // its switch. Then the program counts its time until the last reading, and no row has it.
 func (c *cpuCounts) run(now schedwatch.Task, ended func(schedwatch.Kind) time.Duration) {
 	if was := c.running; now.PID != was.PID || now.Time < was.Time {
-		c.own[was.Kind].time += max(0, was.Time-ended(was.Kind))
+		c.own[was.Kind].Time += max(0, was.Time-ended(was.Kind))
 	}
 	c.running = now
 }
@@ -123,7 +104,7 @@ func (c *cpuCounts) run(now schedwatch.Task, ended func(schedwatch.Kind) time.Du
 func (c *counts) shown(reports uint64, cpus cpuset.Set) *telemetry.LiveAudit {
 	var foreign [schedwatch.Kinds]telemetry.LiveCount
 	for k, f := range c.foreign {
-		foreign[k] = telemetry.LiveCount{Seconds: f.time.Seconds(), Switches: f.switches}
+		foreign[k] = telemetry.LiveCount{Seconds: f.Time.Seconds(), Switches: f.Switches}
 	}
 	return &telemetry.LiveAudit{
 		Program: c.program, CPUs: cpus, Watched: c.watched.Seconds(), Switches: c.switches, Foreign: foreign,

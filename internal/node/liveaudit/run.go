@@ -23,7 +23,7 @@ const (
 func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 	var (
 		listeners sync.WaitGroup
-		counts    = newCounts()
+		counts    = new(counts)
 		due       = time.NewTimer(time.Hour)
 	)
 	due.Stop() // until the audit is on

@@ -29,7 +29,7 @@ type key struct {
 }
 
 type entry struct {
-	amount
+	schedwatch.Count
 
 	path string
 }
@@ -37,21 +37,8 @@ type entry struct {
 // rootID is the number of the cgroup root in the kernel.
 const rootID = 1
 
-// amount is the time in nanoseconds and the context switches of tasks.
-type amount struct{ time, switches uint64 }
-
-func (a *amount) add(b amount) {
-	a.time += b.time
-	a.switches += b.switches
-}
-
-// less subtracts an amount. The result is not negative.
-func (a amount) less(b amount) amount {
-	return amount{a.time - min(a.time, b.time), a.switches - min(a.switches, b.switches)}
-}
-
-func (a amount) total(kind string) Total {
-	return Total{Kind: kind, Seconds: seconds(a.time), Switches: a.switches}
+func total(kind string, c schedwatch.Count) Total {
+	return Total{Kind: kind, Seconds: c.Time.Seconds(), Switches: c.Switches}
 }
 
 // Add adds a reading.
@@ -70,7 +57,7 @@ func longest(rows map[key]*entry) map[key]*entry {
 		return rows
 	}
 	keys := slices.SortedFunc(maps.Keys(rows), func(a, b key) int {
-		return cmp.Or(cmp.Compare(rows[b].time, rows[a].time), cmp.Compare(rows[b].switches, rows[a].switches),
+		return cmp.Or(cmp.Compare(rows[b].Time, rows[a].Time), cmp.Compare(rows[b].Switches, rows[a].Switches),
 			cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.kind, b.kind), cmp.Compare(a.command, b.command), cmp.Compare(a.cgroup, b.cgroup))
 	})
 	kept := make(map[key]*entry, 2*maxRows)
@@ -93,7 +80,7 @@ func add(rows map[key]*entry, tasks []schedwatch.Task) map[key]*entry {
 			e = &entry{}
 			rows[k] = e
 		}
-		e.add(amount{uint64(max(t.Time, 0)), t.Switches})
+		e.Count = e.Plus(schedwatch.Count{Time: t.Time, Switches: t.Switches})
 		if e.path == "" {
 			e.path = pathOf(t)
 		}
@@ -118,5 +105,3 @@ func command(t *schedwatch.Task) string {
 	}
 	return t.Command
 }
-
-func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / 1e9 }

@@ -32,7 +32,7 @@ func Owners(o audit.Ownership) []schedwatch.Owner {
 // same cgroups. The program knows only the cgroups of before, so a container that started again
 // would be foreign on its own CPUs.
 func (c *Collector) Report(before, after audit.Ownership) Report {
-	e := evaluation{owners: make(map[int]ownerKey), counted: make(map[place]amount)}
+	e := evaluation{owners: make(map[int]ownerKey), counted: make(map[place]schedwatch.Count)}
 	e.Probe = Probe{Mode: "tracepoint", Runs: c.last.Runs, Seconds: c.last.RunTime.Seconds()}
 	if c.last.BTF {
 		e.Probe.Mode = "btf"
@@ -57,8 +57,8 @@ func (c *Collector) Report(before, after audit.Ownership) Report {
 type evaluation struct {
 	Report
 
-	owners  map[int]ownerKey // of the CPUs that count
-	counted map[place]amount // of all tasks on these CPUs
+	owners  map[int]ownerKey           // of the CPUs that count
+	counted map[place]schedwatch.Count // of all tasks on these CPUs
 }
 
 // place is a CPU and a kind of tasks.
@@ -128,16 +128,16 @@ func (e *evaluation) compare(was, is map[int]holder) {
 // sums are the counts of an owner.
 type sums struct {
 	cpus    cpuset.Set
-	watched uint64
-	foreign uint64 // time of foreign tasks, without the kernel's bound threads
+	watched schedwatch.Count // without switches
+	foreign schedwatch.Count // of foreign tasks, without the kernel's bound threads
 }
 
 func (s *sums) add(c *schedwatch.CPU) {
 	s.cpus = s.cpus.Union(cpuset.Of(c.CPU))
-	s.watched += uint64(c.Watched)
+	s.watched.Time += c.Watched
 	for kind, n := range c.Foreign {
 		if schedwatch.Kind(kind) != schedwatch.BoundKernel {
-			s.foreign += uint64(n.Time)
+			s.foreign = s.foreign.Plus(n)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (s *sums) add(c *schedwatch.CPU) {
 func (e *evaluation) shares(cpus []schedwatch.CPU) {
 	owners := make(map[ownerKey]*sums)
 	var all sums
-	var kinds [schedwatch.Kinds]amount
+	var kinds [schedwatch.Kinds]schedwatch.Count
 	for i := range cpus {
 		c := &cpus[i]
 		k, counts := e.owners[c.CPU]
@@ -159,20 +159,19 @@ func (e *evaluation) shares(cpus []schedwatch.CPU) {
 		owners[k].add(c)
 		all.add(c)
 		for kind, n := range c.Foreign {
-			sum := amount{uint64(n.Time), n.Switches}
-			kinds[kind].add(sum)
-			e.counted[place{c.CPU, schedwatch.Kind(kind)}] = sum
+			kinds[kind] = kinds[kind].Plus(n)
+			e.counted[place{c.CPU, schedwatch.Kind(kind)}] = n
 		}
 	}
-	e.CPUs, e.Watched, e.Foreign = all.cpus, seconds(all.watched), seconds(all.foreign)
+	e.CPUs, e.Watched, e.Foreign = all.cpus, all.watched.Time.Seconds(), all.foreign.Time.Seconds()
 	e.Owners, e.Kinds = []OwnerShare{}, []Total{}
 	for k, s := range owners {
-		watched, foreign := seconds(s.watched), seconds(s.foreign)
+		watched, foreign := s.watched.Time.Seconds(), s.foreign.Time.Seconds()
 		e.Owners = append(e.Owners, OwnerShare{Owner: k.owner(s.cpus), Watched: watched, Foreign: foreign, Share: ratio(foreign, watched)})
 	}
 	slices.SortFunc(e.Owners, func(a, b OwnerShare) int { return cmp.Compare(a.CPUs.First(), b.CPUs.First()) })
 	for kind, n := range kinds {
-		e.Kinds = append(e.Kinds, n.total(kindName(schedwatch.Kind(kind))))
+		e.Kinds = append(e.Kinds, total(kindName(schedwatch.Kind(kind)), n))
 	}
 }
 
@@ -186,15 +185,7 @@ func ratio(foreign, all float64) float64 {
 
 // kindName returns the name of a kind in a report.
 func kindName(k schedwatch.Kind) string {
-	switch k {
-	case schedwatch.User:
-		return "user"
-	case schedwatch.BoundKernel:
-		return bound
-	case schedwatch.OtherKernel:
-		return "kernel_other"
-	}
-	return "unknown"
+	return [schedwatch.Kinds]string{"user", bound, "kernel_other", "unknown"}[k]
 }
 
 type rowKey struct {
@@ -207,7 +198,7 @@ type rowKey struct {
 
 // row is a row before its times are seconds.
 type row struct {
-	amount
+	schedwatch.Count
 
 	cpus   cpuset.Set
 	cgroup uint64
@@ -222,7 +213,7 @@ func (e *evaluation) tasks(entries map[key]*entry, places map[string]audit.Place
 			continue
 		}
 		on := place{k.cpu, k.kind} // a row can have a task that ended after the counts were read
-		e.counted[on] = e.counted[on].less(at.amount)
+		e.counted[on] = e.counted[on].Beyond(at.Count)
 		to := rowKey{ownerKey: owner, kind: k.kind, command: k.command, path: at.path}
 		if at.path == "" {
 			to.cgroup = k.cgroup
@@ -231,24 +222,24 @@ func (e *evaluation) tasks(entries map[key]*entry, places map[string]audit.Place
 			rows[to] = &row{cgroup: k.cgroup}
 		}
 		r := rows[to]
-		r.add(at.amount)
+		r.Count = r.Plus(at.Count)
 		r.cpus = r.cpus.Union(cpuset.Of(k.cpu))
 		r.cgroup = max(r.cgroup, k.cgroup) // of a cgroup that was made again, the newer one
 	}
 	e.Tasks = []Row{}
 	for k, r := range rows {
-		out := Row{Total: r.total(kindName(k.kind)), Owner: k.owner(r.cpus), Command: k.command, Cgroup: k.path, CgroupID: r.cgroup}
+		out := Row{Total: total(kindName(k.kind), r.Count), Owner: k.owner(r.cpus), Command: k.command, Cgroup: k.path, CgroupID: r.cgroup}
 		if p, known := innermost(places, k.path); known {
 			out.Pod, out.Container = p.Pod, p.Name
 		}
 		e.Tasks = append(e.Tasks, out)
 	}
 	slices.SortFunc(e.Tasks, compareRows)
-	var more amount
+	var more schedwatch.Count
 	for _, rest := range e.counted {
-		more.add(rest)
+		more = more.Plus(rest)
 	}
-	e.More = more.total("")
+	e.More = total("", more)
 }
 
 // compareRows sorts the kernel's bound threads behind all others, and by time.

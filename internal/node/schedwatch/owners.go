@@ -3,6 +3,7 @@ package schedwatch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -57,7 +58,7 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 			refused[e.CPU] = true // a task of the old owner would not be foreign
 			continue
 		}
-		p.owners.Remove(e.CPU, e.Cgroup)
+		delete(p.owners, e)
 	}
 	for _, e := range change.Add {
 		if err := p.maps.Owners.Put(entry(e), uint8(1)); err != nil {
@@ -65,7 +66,7 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 			refused[e.CPU] = true
 			continue
 		}
-		p.owners.Add(e.CPU, e.Cgroup)
+		p.owners[e] = true
 	}
 	for _, cpu := range change.Start {
 		if !refused[cpu] {
@@ -74,18 +75,14 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 			p.memory.cpu(cpu).start(since)
 		}
 	}
-	for cpu := range wanted {
-		if !refused[cpu] {
-			p.watches.Name(cpu, names[cpu])
-		}
-	}
 	for cpu := range refused {
 		p.stop(cpu)
 	}
 	var all []int
-	for cpu := range wanted {
-		if !refused[cpu] {
-			all = append(all, cpu)
+	for e := range wanted {
+		if !refused[e.CPU] {
+			p.watches.Name(e.CPU, names[e.CPU])
+			all = append(all, e.CPU)
 		}
 	}
 	return cpuset.Of(all...), errors.Join(errs...)
@@ -119,16 +116,14 @@ func (p *Program) wanted(owners []Owner) (wanted account.Owners, names map[int]s
 				continue
 			}
 			for _, id := range ids {
-				wanted.Add(cpu, id)
+				wanted[account.Entry{CPU: cpu, Cgroup: id}] = true
 			}
 			if names[cpu] == "" {
 				names[cpu] = o.ID
 			}
 		}
 	}
-	for cpu := range skipped.All() {
-		delete(wanted, cpu)
-	}
+	maps.DeleteFunc(wanted, func(e account.Entry, _ bool) bool { return skipped.Contains(e.CPU) })
 	return wanted, names, errs
 }
 
@@ -136,8 +131,5 @@ func (p *Program) wanted(owners []Owner) (wanted account.Owners, names map[int]s
 func (p *Program) isOwner(cpu int, ids []uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(ids, func(id uint64) bool {
-		_, found := slices.BinarySearch(p.owners[cpu], id)
-		return found
-	})
+	return slices.ContainsFunc(ids, func(id uint64) bool { return p.owners[account.Entry{CPU: cpu, Cgroup: id}] })
 }

@@ -74,13 +74,12 @@ func (p *Program) snapshot() ([]snapshot, error) {
 	if p.closed {
 		return nil, fmt.Errorf("read the counts of CPUs: %w", os.ErrClosed)
 	}
-	cpus := slices.Collect(maps.Keys(p.owners))
-	for cpu := range p.watched {
-		if _, owned := p.owners[cpu]; !owned {
-			cpus = append(cpus, cpu)
-		}
+	cpus := slices.Collect(maps.Keys(p.watched))
+	for e := range p.owners {
+		cpus = append(cpus, e.CPU)
 	}
 	slices.Sort(cpus)
+	cpus = slices.Compact(cpus)
 	all := make([]snapshot, 0, len(cpus))
 	for _, cpu := range cpus {
 		c := p.memory.cpu(cpu)
@@ -135,9 +134,9 @@ func (p *Program) drain() ([]Task, error) {
 		return nil, fmt.Errorf("read the foreign tasks: %w", err)
 	}
 	all := make([]Task, 0, len(rows))
-	for _, e := range rows {
-		task := p.tasks.task(e.Key, e.Row)
-		if Kind(e.Key.Kind) == Unknown { //nolint:gosec // a kind
+	for key, row := range rows {
+		task := p.tasks.task(key, row)
+		if Kind(key.Kind) == Unknown { //nolint:gosec // a kind
 			p.account(task.CPU).Resolve(int(task.Kind), account.Count{Time: task.Time, Switches: task.Switches})
 		}
 		all = append(all, task)

@@ -15,7 +15,7 @@ import (
 func owners(entries ...account.Entry) account.Owners {
 	o := account.Owners{}
 	for _, e := range entries {
-		o.Add(e.CPU, e.Cgroup)
+		o[e] = true
 	}
 	return o
 }
@@ -49,6 +49,11 @@ func TestChanges(t *testing.T) {
 			want: account.Change{Stop: []int{1}, Remove: []entry{{1, 7}}, Add: []entry{{1, 8}}, Start: []int{1}},
 		},
 		{
+			name: "many cgroups, in order", present: owners(entry{3, 2}, entry{3, 1}), wanted: owners(entry{0, 5}, entry{0, 3}, entry{0, 5}, entry{0, 9}, entry{0, 1}),
+			watched: []int{3},
+			want:    account.Change{Stop: []int{3}, Remove: []entry{{3, 1}, {3, 2}}, Add: []entry{{0, 1}, {0, 3}, {0, 5}, {0, 9}}, Start: []int{0}},
+		},
+		{
 			name: "owner gone", present: owners(entry{1, 7}), watched: []int{1},
 			want: account.Change{Stop: []int{1}, Remove: []entry{{1, 7}}},
 		},
@@ -63,17 +68,6 @@ func TestChanges(t *testing.T) {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestAdd checks that the cgroups of a CPU are sorted and unique.
-func TestAdd(t *testing.T) {
-	o := account.Owners{}
-	for _, id := range []uint64{5, 3, 5, 9, 1, 3} {
-		o.Add(0, id)
-	}
-	if diff := cmp.Diff(account.Owners{0: {1, 3, 5, 9}}, o); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }
 

@@ -9,23 +9,16 @@ type Row struct {
 	PID, TGID      uint32
 }
 
-// Kept is a row with its key.
-type Kept[K comparable] struct {
-	Key K
-	Row
-}
-
 // Backlog holds rows that were removed from the kernel and that no reading has returned. The zero value is
 // empty.
 type Backlog[K comparable] struct {
-	rows []Kept[K]
-	at   map[K]int
+	rows map[K]Row
 	lost uint64
 }
 
 // Drain calls batch until it returns the last rows, and returns all rows. batch fills its arguments. After an
 // error, the rows so far stay in the Backlog, and the next call of Drain returns them.
-func (b *Backlog[K]) Drain(size int, batch func(keys []K, rows []Row) (n int, last bool, err error)) ([]Kept[K], error) {
+func (b *Backlog[K]) Drain(size int, batch func(keys []K, rows []Row) (n int, last bool, err error)) (map[K]Row, error) {
 	keys, rows := make([]K, size), make([]Row, size)
 	for {
 		n, last, err := batch(keys, rows)
@@ -37,7 +30,7 @@ func (b *Backlog[K]) Drain(size int, batch func(keys []K, rows []Row) (n int, la
 		}
 		if last {
 			all := b.rows
-			b.rows, b.at = nil, nil
+			b.rows = nil
 			return all, nil
 		}
 	}
@@ -47,22 +40,15 @@ func (b *Backlog[K]) Drain(size int, batch func(keys []K, rows []Row) (n int, la
 func (b *Backlog[K]) Lost() uint64 { return b.lost }
 
 func (b *Backlog[K]) add(key K, r Row) {
-	if i, known := b.at[key]; known {
-		to := &b.rows[i].Row
-		to.Time += r.Time
-		to.Switches += r.Switches
-		to.PID, to.TGID = r.PID, r.TGID
-		return
-	}
-	if len(b.rows) >= mostRows {
+	sum, known := b.rows[key]
+	if !known && len(b.rows) >= mostRows {
 		b.lost += r.Switches
 		return
 	}
-	if b.at == nil {
-		b.at = make(map[K]int)
+	if b.rows == nil {
+		b.rows = make(map[K]Row)
 	}
-	b.at[key] = len(b.rows)
-	b.rows = append(b.rows, Kept[K]{key, r})
+	b.rows[key] = Row{sum.Time + r.Time, sum.Switches + r.Switches, r.PID, r.TGID}
 }
 
 // Wrapping is a count of which the kernel keeps 32 bits.

@@ -35,10 +35,10 @@ func TestBacklog(t *testing.T) {
 	}
 	batches = []batch{{keys: []string{"b"}, last: true}}
 	rows, err := backlog.Drain(2, next)
-	want := []account.Kept[string]{
-		{Key: "a", Row: account.Row{Time: 10, Switches: 1, PID: 1, TGID: 7}},
-		{Key: "b", Row: account.Row{Time: 20, Switches: 2, PID: 0, TGID: 7}}, // both readings, with the last PID
-		{Key: "c", Row: account.Row{Time: 10, Switches: 1, PID: 0, TGID: 7}},
+	want := map[string]account.Row{
+		"a": {Time: 10, Switches: 1, PID: 1, TGID: 7},
+		"b": {Time: 20, Switches: 2, PID: 0, TGID: 7}, // both readings, with the last PID
+		"c": {Time: 10, Switches: 1, PID: 0, TGID: 7},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" || err != nil {
 		t.Errorf("%v, rows after an error (-want +got):\n%s", err, diff)

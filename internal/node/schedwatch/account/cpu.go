@@ -11,7 +11,13 @@ type Count struct {
 	Switches uint64
 }
 
-func (c Count) plus(d Count) Count { return Count{c.Time + d.Time, c.Switches + d.Switches} }
+// Plus returns the sum of two counts.
+func (c Count) Plus(d Count) Count { return Count{c.Time + d.Time, c.Switches + d.Switches} }
+
+// Beyond returns the part of c that exceeds d.
+func (c Count) Beyond(d Count) Count {
+	return Count{max(0, c.Time-d.Time), c.Switches - min(c.Switches, d.Switches)}
+}
 
 // Slice is the time of a foreign task that still runs.
 type Slice struct {
@@ -37,7 +43,7 @@ func NewCPU(kinds, unresolved int) *CPU {
 }
 
 // Resolve takes a count of the unresolved kind as one of another kind, or finally as unresolved.
-func (c *CPU) Resolve(kind int, n Count) { c.resolved[kind] = c.resolved[kind].plus(n) }
+func (c *CPU) Resolve(kind int, n Count) { c.resolved[kind] = c.resolved[kind].Plus(n) }
 
 // Counts returns the counts by kind. kernel holds the kernel's counts, which have to be read before
 // the rows for Resolve. running is the foreign task that runs at present, or nil.
@@ -49,18 +55,15 @@ func (c *CPU) Counts(kernel []Count, running *Slice) []Count {
 	var resolved Count
 	for kind := range all {
 		all[kind] = c.resolved[kind]
-		resolved = resolved.plus(c.resolved[kind])
+		resolved = resolved.Plus(c.resolved[kind])
 		if kind != c.unresolved {
-			all[kind] = all[kind].plus(kernel[kind])
+			all[kind] = all[kind].Plus(kernel[kind])
 		}
 	}
 	// Slices without a row have no resolution. Slices that ended after kernel was read have one too many.
-	rest := kernel[c.unresolved]
-	c.rest.Time = max(c.rest.Time, rest.Time-resolved.Time)
-	if rest.Switches > resolved.Switches {
-		c.rest.Switches = max(c.rest.Switches, rest.Switches-resolved.Switches)
-	}
-	all[c.unresolved] = all[c.unresolved].plus(c.rest)
+	rest := kernel[c.unresolved].Beyond(resolved)
+	c.rest = Count{max(c.rest.Time, rest.Time), max(c.rest.Switches, rest.Switches)}
+	all[c.unresolved] = all[c.unresolved].Plus(c.rest)
 
 	if was := c.running; was != nil && (running == nil || running.Begin != was.Begin) {
 		counted := all[was.Kind].Time - c.before[was.Kind].Time

@@ -4,35 +4,22 @@
 package account
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 )
-
-// Owners holds the ids of the owners' cgroups by CPU. The ids are sorted and unique.
-type Owners map[int][]uint64
-
-// Add adds a cgroup to the owners of a CPU.
-func (o Owners) Add(cpu int, cgroup uint64) {
-	if i, found := slices.BinarySearch(o[cpu], cgroup); !found {
-		o[cpu] = slices.Insert(o[cpu], i, cgroup)
-	}
-}
-
-// Remove removes a cgroup from the owners of a CPU.
-func (o Owners) Remove(cpu int, cgroup uint64) {
-	if i, found := slices.BinarySearch(o[cpu], cgroup); found {
-		o[cpu] = slices.Delete(o[cpu], i, i+1)
-	}
-	if len(o[cpu]) == 0 {
-		delete(o, cpu)
-	}
-}
 
 // Entry is an entry of the kernel's table: a cgroup owns a CPU.
 type Entry struct {
 	CPU    int
 	Cgroup uint64
 }
+
+func (e Entry) compare(f Entry) int {
+	return cmp.Or(cmp.Compare(e.CPU, f.CPU), cmp.Compare(e.Cgroup, f.Cgroup))
+}
+
+// Owners holds the entries of a table.
+type Owners map[Entry]bool
 
 // Change holds the steps from present to wanted owners, in the order of the fields. All are sorted by CPU.
 type Change struct {
@@ -48,32 +35,29 @@ type Change struct {
 // the owner's.
 func Changes(present, wanted Owners, isWatched func(cpu int) bool) Change {
 	var c Change
-	cpus := slices.Collect(maps.Keys(present))
-	for cpu := range wanted {
-		if _, found := present[cpu]; !found {
-			cpus = append(cpus, cpu)
+	ends, owned := make(map[int]bool), make(map[int]bool)
+	for e := range present {
+		if wanted[e] {
+			continue
 		}
+		c.Remove = append(c.Remove, e)
+		if !ends[e.CPU] && isWatched(e.CPU) {
+			c.Stop = append(c.Stop, e.CPU)
+		}
+		ends[e.CPU] = true
 	}
-	slices.Sort(cpus)
-	for _, cpu := range cpus {
-		watched, removed := isWatched(cpu), len(c.Remove)
-		for _, id := range present[cpu] {
-			if _, found := slices.BinarySearch(wanted[cpu], id); !found {
-				c.Remove = append(c.Remove, Entry{cpu, id})
-			}
+	for e := range wanted {
+		if !present[e] {
+			c.Add = append(c.Add, e)
 		}
-		for _, id := range wanted[cpu] {
-			if _, found := slices.BinarySearch(present[cpu], id); !found {
-				c.Add = append(c.Add, Entry{cpu, id})
-			}
+		if !owned[e.CPU] && (!isWatched(e.CPU) || ends[e.CPU]) {
+			c.Start = append(c.Start, e.CPU)
 		}
-		ends := len(c.Remove) > removed || len(wanted[cpu]) == 0
-		if watched && ends {
-			c.Stop = append(c.Stop, cpu)
-		}
-		if len(wanted[cpu]) > 0 && (!watched || ends) {
-			c.Start = append(c.Start, cpu)
-		}
+		owned[e.CPU] = true
 	}
+	slices.Sort(c.Stop)
+	slices.SortFunc(c.Remove, Entry.compare)
+	slices.SortFunc(c.Add, Entry.compare)
+	slices.Sort(c.Start)
 	return c
 }
