@@ -62,7 +62,7 @@ func (l *Loop) useClaims(refs cri.ClaimRefs, podUID, container string) error {
 	if refs.IsEmpty() {
 		return nil
 	}
-	node := claimuse.Node{Claims: l.planner.Claims.All(), Assignments: l.journal.Assignments()}
+	node := claimuse.Node{Claims: l.planner.Claims.All(), Assignments: l.journal.Facts().Assignments}
 	uses, err := node.Find(refs, podUID)
 	for _, uid := range uses.Claims {
 		if l.planner.Claims.Use(uid, container) {

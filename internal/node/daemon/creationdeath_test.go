@@ -168,7 +168,7 @@ type freezingDisk struct {
 
 func (f *freezingDisk) Submit(key string, j actor.Job[event]) {
 	l := f.d.loop
-	if key != "journal" || !l.journal.ChangedSince(f.change) || !l.requests.IsEmpty() || l.requests.HeldUntil().IsZero() {
+	if key != "journal" || l.journal.Newest() == f.change || !l.requests.IsEmpty() || l.requests.HeldUntil().IsZero() {
 		f.Workers.Submit(key, j)
 		return
 	}

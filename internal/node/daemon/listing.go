@@ -50,7 +50,7 @@ const firstAnswer = time.Second
 // sends no early replies if the journal has no originals of this boot, or if another plugin has
 // placed containers: the journal does not have their CPUs.
 func (l *Loop) begin() {
-	if l.NRISocket == "" || l.journal.WasBare() || len(l.journal.Others()) > 0 {
+	if l.NRISocket == "" || l.journal.WasBare() || len(l.journal.Facts().Others) > 0 {
 		l.list()
 		return
 	}
@@ -104,7 +104,7 @@ func (e listed) apply(l *Loop) {
 	}
 	if isFirst {
 		if !l.settings.Pools.Kubelet { // a static kubelet, not a plugin, has chosen CPUs at creation
-			l.inventory.Recall(l.journal.Others())
+			l.inventory.Recall(l.journal.Facts().Others)
 		}
 		l.planner.Assign(l.units.Assign(l.planner.Recovered()))
 		now = l.now()

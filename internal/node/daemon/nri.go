@@ -271,7 +271,7 @@ func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
 		return nil // the runtime has not reported its cgroup
 	}
 	st, err := l.cache.State(e.Path)
-	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Assignments()}); err == nil && st.Effective.Overlaps(owned) {
+	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Facts().Assignments}); err == nil && st.Effective.Overlaps(owned) {
 		return errEarly
 	}
 	return nil

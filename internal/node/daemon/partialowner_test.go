@@ -56,7 +56,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 				t.Errorf("%s: no full pass after the reply", name)
 			}
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := desired.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Assignments(), key).Equal(cpus) {
+			if planned := desired.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Facts().Assignments, key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)

@@ -144,7 +144,7 @@ type saved struct {
 
 // scope: a journal on disk that no write waits for needs no pass, unless newer changes follow.
 func (e saved) scope(l *Loop) scope {
-	if e.err == nil && l.journal.Late() == nil && !l.journal.ChangedSince(e.upTo) {
+	if e.err == nil && l.journal.Late() == nil && l.journal.Newest() == e.upTo {
 		return scopeNone
 	}
 	return scopeAnswer

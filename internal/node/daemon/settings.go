@@ -29,7 +29,7 @@ func (e cpusChanged) apply(l *Loop) {
 		l.publisher.History().Add(history.Event{Kind: history.CPUs, Before: before.String(), Value: now.String()})
 		l.log.Warn("the online CPUs have changed", "online", now, "gone", before.Difference(now), "came", now.Difference(before), "withheld", usablecpus.Of(e.Withheld))
 	}
-	if err := l.settings.Change(l.settings.Config, e.Topology, l.journal.Accepted()); err != nil {
+	if err := l.settings.Change(l.settings.Config, e.Topology, l.journal.Facts().Accepted); err != nil {
 		l.log.Error("pools of these CPUs cannot be made; those before stay in force", "error", err)
 		return
 	}
@@ -62,7 +62,7 @@ func (e configLoaded) apply(l *Loop) {
 	var restartKeys []string
 	if e.err == nil {
 		restartKeys = l.settings.RestartKeys(e.config)
-		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Accepted())
+		e.err = l.settings.Change(e.config, l.settings.Topology, l.journal.Facts().Accepted)
 	}
 	l.publisher.States.Config(e.err)
 	if e.err != nil {

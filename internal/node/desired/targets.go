@@ -52,7 +52,7 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	if slice == "" {
 		return cgroup.Target{}, false
 	}
-	if !in.Journal.WroteQuota(slice) {
+	if !in.Journal.HasOriginal(slice, cgroup.FileMax) {
 		pod.Quota, pod.Period = 0, 0
 	}
 	cpus, reason := in.sliceCPUs(slice, &pod)
@@ -132,7 +132,7 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 			break
 		}
 		t.Weight = in.Formula.Weight(c.Shares)
-		if t.Unlimited = c.Unlimited; in.Journal.WroteQuota(t.Path) {
+		if t.Unlimited = c.Unlimited; in.Journal.HasOriginal(t.Path, cgroup.FileMax) {
 			t.Quota, t.Period = c.Quota, c.Period
 		}
 		if c.Limit != 0 {

@@ -89,8 +89,8 @@ type Planner struct {
 // New returns a Planner without assignments, with the facts of the journal and a configured formula.
 func New(s Sources, formula config.WeightFormula) *Planner {
 	return &Planner{from: s, Facts: Facts{
-		Hints: numahints.New(s.Journal.Unhinted()), Formula: desired.NewFormula(formula), Quiet: quiet.New(s.Journal.Resting()),
-		Claims: claims.New(s.Journal.Claims()),
+		Hints: numahints.New(s.Journal.Facts().Unhinted), Formula: desired.NewFormula(formula), Quiet: quiet.New(s.Journal.Facts().Resting),
+		Claims: claims.New(s.Journal.Facts().Claims),
 	}}
 }
 
@@ -124,7 +124,7 @@ func (p *Planner) pods(now time.Time) []pools.Pod {
 // Early returns the plan for replies before the first pass. It contains no exclusive CPUs of the
 // journal.
 func (p *Planner) Early(now time.Time) pools.Plan {
-	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Assignments(), Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
+	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Facts().Assignments, Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 
@@ -149,12 +149,12 @@ func (p *Planner) Assign(all []pools.Assignment) { p.assignments = all }
 
 // Recovered returns the assignments from before the start of the daemon.
 func (p *Planner) Recovered() []pools.Assignment {
-	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Assignments(), p.from.Journal.Claims(), p.from.Settings)
+	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Facts().Assignments, p.from.Journal.Facts().Claims, p.from.Settings)
 }
 
 // RecoverLate adds the assignments of containers that the runtime has reported late.
 func (p *Planner) RecoverLate() {
-	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Journal.Claims(), p.from.Settings)
+	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Journal.Facts().Claims, p.from.Settings)
 }
 
 // DiffOptions returns the options of Diff for a plan, with the cgroups of units that leave.

@@ -112,11 +112,11 @@ func TestSettleQuiet(t *testing.T) {
 	w := newWorld(t)
 	w.Quiet.Begin(time.Hour, w.now)
 	w.SettleQuiet(pools.Plan{Resting: cpuset.Range(6, 7), Assignments: []pools.Assignment{{Key: w.key(), CPUs: cpuset.Range(4, 5)}}}, nil, nil, w.now)
-	if got := w.Journal.Resting().String(); got != "6-7" || len(w.node.Logged("quiet: waits")) != 1 {
+	if got := w.Journal.Facts().Resting.String(); got != "6-7" || len(w.node.Logged("quiet: waits")) != 1 {
 		t.Errorf("the journal has resting CPUs %q; want 6-7, in the log too", got)
 	}
 	w.SettleQuiet(pools.Plan{}, nil, nil, w.now)
-	if got := w.Journal.Resting(); !got.IsEmpty() || len(w.node.Logged("quiet: no writes wait")) != 1 {
+	if got := w.Journal.Facts().Resting; !got.IsEmpty() || len(w.node.Logged("quiet: no writes wait")) != 1 {
 		t.Errorf("the journal has resting CPUs %s; want none, and a log message", got)
 	}
 }

@@ -66,14 +66,14 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	}
 	known := undo.New(j)
 	if !settings.Pools.Kubelet { // as the daemon does
-		m.Recall(known.Others())
+		m.Recall(known.Facts().Others)
 	}
 	cgroups := kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))
-	previous := recovery.Assignments(m, cgroups.State, known.Assignments(), known.Claims(), &settings)
+	previous := recovery.Assignments(m, cgroups.State, known.Facts().Assignments, known.Facts().Claims, &settings)
 	pods := m.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed, cgroups: cgroups}
 	s.others.Mark(m, pods, &settings, cgroups.State)
-	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, known.Claims(), previous).Apply(pods)
+	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, known.Facts().Claims, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	inPods := auxiliary.New(h.Driver)
 	inPods.NoteAll(found.InPods)
@@ -86,7 +86,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		}
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Claims(), Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
 		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil

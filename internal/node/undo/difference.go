@@ -2,7 +2,6 @@ package undo
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -27,26 +26,15 @@ func StateOf(ctx context.Context, h *hostenv.Host, o Original) (cgroup.State, er
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	st, err := h.Units.Properties(ctx, o.Unit)
-	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems, Weight: st.Weight}, err
+	return stateOf(st), err
 }
 
 // Compare compares an original with the present values. Failure is the error of the
 // restore, if any. Compare reports whether there is a difference.
 func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Difference, differs bool) {
-	d = Difference{Original: o}
-	switch o.File {
-	case cgroup.FileCPUs:
-		d.Now = st.CPUs.String()
-		d.Harmless = isAllOrNone(o.Value, h.Possible) && isAllOrNone(d.Now, h.Possible)
-	case cgroup.FileMems:
-		d.Now = st.Mems.String()
-		d.Harmless = isAllOrNone(o.Value, h.Nodes) && isAllOrNone(d.Now, h.Nodes)
-	case cgroup.FileWeight:
-		if d.Now = strconv.FormatUint(st.Weight, 10); o.Unit != "" {
-			d.Now = weightValue(st.Weight)
-		}
-	case cgroup.FileMax:
-		d.Now = cgroup.FormatMax(st.Quota, st.Period)
+	d = Difference{Original: o, Now: value(o.File, o.Unit, st)}
+	if all, isSet := map[string]cpuset.Set{cgroup.FileCPUs: h.Possible, cgroup.FileMems: h.Nodes}[o.File]; isSet {
+		d.Harmless = isAllOrNone(o.Value, all) && isAllOrNone(d.Now, all)
 	}
 	switch {
 	case failure != nil:

@@ -75,14 +75,15 @@ func encode(d Document) ([]byte, error) {
 // decode returns errDamaged for everything that no version of encode has written.
 func decode(b []byte) (Document, error) {
 	var d Document
-	if err := durable.Decode(b, oldestVersion, claimsVersion, &d); err != nil {
-		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
+	err := durable.Decode(b, oldestVersion, claimsVersion, &d)
+	if err == nil {
+		err = d.checkClaims()
 	}
-	if err := d.checkClaims(); err != nil {
-		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
+	if err == nil && d.Change < 0 {
+		err = fmt.Errorf("the newest change has the number %d", d.Change)
 	}
-	if d.Change < 0 {
-		return Document{}, fmt.Errorf("%w: the newest change has the number %d", errDamaged, d.Change)
+	if err != nil {
+		return Document{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return d, nil
 }

@@ -23,29 +23,27 @@ const fileLimit = 64 << 20
 //
 // Load removes changes in runDir that do not follow the file: numbers can begin again after it.
 func Load(name, runDir, bootID string, now time.Time) (d Document, note error) {
-	d, note = load(name, runDir, bootID, now)
+	d, is, note := read(name, runDir, bootID)
+	moveTo := func(aside string) (moved bool) {
+		err := os.Rename(name, aside)
+		if err != nil {
+			note = fmt.Errorf("%w (and it could not be set aside: %w)", note, err)
+		}
+		return err == nil
+	}
+	switch is {
+	case unreadable: // the next save would replace the file
+		moveTo(name + ".unread")
+		note = fmt.Errorf("%w: starting with an empty one", note)
+	case damaged:
+		if aside := fmt.Sprintf("%s.bad-%d", name, now.Unix()); moveTo(aside) {
+			note = fmt.Errorf("%w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", note, aside)
+		}
+	}
 	if d.Change == d.OnDisk && runDir != "" {
 		note = errors.Join(note, durable.Remove(recentName(runDir)))
 	}
 	return d, note
-}
-
-func load(name, runDir, bootID string, now time.Time) (d Document, note error) {
-	d, is, err := read(name, runDir, bootID)
-	switch is {
-	case unreadable: // the next save would replace the file
-		if mvErr := os.Rename(name, name+".unread"); mvErr != nil {
-			err = fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
-		}
-		return d, fmt.Errorf("%w: starting with an empty one", err)
-	case damaged:
-		aside := fmt.Sprintf("%s.bad-%d", name, now.Unix())
-		if mvErr := os.Rename(name, aside); mvErr != nil {
-			return d, fmt.Errorf("%w (and it could not be set aside: %w)", err, mvErr)
-		}
-		return d, fmt.Errorf("%w: set aside as %s; the originals in it are lost, and `cpupoold restore` cannot put them back", err, aside)
-	}
-	return d, err
 }
 
 type state int

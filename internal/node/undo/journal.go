@@ -60,7 +60,6 @@ func (j *Journal) note(o Original) (added bool) {
 	return true
 }
 
-// put stores a new or other original.
 func (j *Journal) put(o Original) {
 	j.changes++
 	j.originals[o.Key()], j.recent[o.Key()] = o, j.changes
@@ -139,7 +138,8 @@ func (j *Journal) AmendQuota(p cgroup.Path, quota, period int64) {
 
 // NoteUnitWrite notes the property that a write to a unit's cgroup is about to replace.
 func (j *Journal) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitState) {
-	j.Note(unitOriginal(w, unit, st))
+	file := kernelFile(w)
+	j.Note(Original{Path: w.Path, File: file, Unit: unit, Value: value(file, unit, stateOf(st))})
 }
 
 // Amend replaces the value of an original, if there is one.
@@ -173,9 +173,6 @@ func (j *Journal) HasOriginal(p cgroup.Path, file string) bool {
 	_, ok := j.originals[Key{Path: p, File: file}]
 	return ok
 }
-
-// WroteQuota reports whether the daemon has written a cgroup's quota, or is about to.
-func (j *Journal) WroteQuota(p cgroup.Path) bool { return j.HasOriginal(p, cgroup.FileMax) }
 
 // NodesBefore returns the NUMA nodes to which a target's memory was bound before the
 // daemon bound it. It reports whether the daemon did so.
@@ -276,48 +273,33 @@ func set[F any](j *Journal, fact *F, value F, same bool) {
 	}
 }
 
-// Assignments returns the assignments in force.
-func (j *Journal) Assignments() []pools.Assignment { return j.facts.Assignments }
+// Facts returns the facts of the journal, without originals. Its lists are sorted.
+func (j *Journal) Facts() Document { return j.facts }
 
 // SetAssignments replaces the assignments in force.
 func (j *Journal) SetAssignments(as []pools.Assignment) {
 	set(j, &j.facts.Assignments, as, slices.EqualFunc(j.facts.Assignments, as, pools.Assignment.Equal))
 }
 
-// Unhinted returns the owners whose CPUs were chosen without hints, sorted.
-func (j *Journal) Unhinted() []pools.Key { return j.facts.Unhinted }
-
 // SetUnhinted replaces the owners whose CPUs were chosen without hints. Keys are sorted.
 func (j *Journal) SetUnhinted(keys []pools.Key) {
 	set(j, &j.facts.Unhinted, keys, slices.Equal(j.facts.Unhinted, keys))
 }
-
-// Others returns the containers whose CPUs another plugin chose, sorted.
-func (j *Journal) Others() []Left { return j.facts.Others }
 
 // SetOthers replaces the containers whose CPUs another plugin chose. They are sorted.
 func (j *Journal) SetOthers(all []Left) {
 	set(j, &j.facts.Others, all, slices.Equal(j.facts.Others, all))
 }
 
-// Claims returns the prepared ResourceClaims, sorted.
-func (j *Journal) Claims() []pools.Claim { return j.facts.Claims }
-
 // SetClaims replaces the prepared ResourceClaims. They are sorted.
 func (j *Journal) SetClaims(all []pools.Claim) {
 	set(j, &j.facts.Claims, all, slices.EqualFunc(j.facts.Claims, all, pools.Claim.Equal))
 }
 
-// Resting returns the CPUs that the quiet period keeps out of the shared pool.
-func (j *Journal) Resting() cpuset.Set { return j.facts.Resting }
-
 // SetResting replaces the CPUs that the quiet period keeps out of the shared pool.
 func (j *Journal) SetResting(cpus cpuset.Set) {
 	set(j, &j.facts.Resting, cpus, j.facts.Resting.Equal(cpus))
 }
-
-// Accepted returns the newest configuration that fitted the machine; nil without one.
-func (j *Journal) Accepted() *Accepted { return j.facts.Accepted }
 
 // Accept replaces the newest configuration that fitted the machine. Nil changes nothing.
 func (j *Journal) Accept(a *Accepted) {

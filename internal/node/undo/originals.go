@@ -68,24 +68,11 @@ func kernelFile(w cgroup.Write) string {
 
 // originalOf returns the kernel's value, or the runtime's record before the cgroup exists.
 func originalOf(w cgroup.Write, c cgroup.Current) Original {
-	o := Original{Path: w.Path, File: kernelFile(w), Container: w.Container}
-	switch o.File {
-	case cgroup.FileCPUs:
-		o.Value = c.CPUs.String()
-		if !c.Exists {
-			o.Value = c.Recorded.String()
-		}
-	case cgroup.FileMems:
-		o.Value = c.Mems.String()
-		if !c.Exists {
-			o.Value = c.RecordedMems.String()
-		}
-	case cgroup.FileWeight:
-		o.Value = strconv.FormatUint(c.Weight, 10)
-	case cgroup.FileMax:
-		o.Value = cgroup.FormatMax(c.Quota, c.Period)
+	if !c.Exists {
+		c.CPUs, c.Mems = c.Recorded, c.RecordedMems
 	}
-	return o
+	file := kernelFile(w)
+	return Original{Path: w.Path, File: file, Container: w.Container, Value: value(file, "", c.State)}
 }
 
 // innerOriginal returns the value of the inner cgroup in the file of a write, or the zero value
@@ -106,24 +93,23 @@ func innerOriginal(w cgroup.Write, c cgroup.Current) (o Original, isDistinct boo
 	return o, isDistinct && o.Value != originalOf(w, c).Value
 }
 
-// unitOriginal returns the property from which systemd sets the file.
-func unitOriginal(w cgroup.Write, unit string, st cgroup.UnitState) Original {
-	o := Original{Path: w.Path, File: kernelFile(w), Unit: unit}
-	switch o.File {
-	case cgroup.FileCPUs:
-		o.Value = st.CPUs.String()
-	case cgroup.FileMems:
-		o.Value = st.Mems.String()
-	case cgroup.FileWeight:
-		o.Value = weightValue(st.Weight)
+// value returns the content of a file of a cgroup, or the property from which systemd sets the file of a unit. The
+// property is empty if it is not set.
+func value(file, unit string, st cgroup.State) string {
+	switch {
+	case file == cgroup.FileCPUs:
+		return st.CPUs.String()
+	case file == cgroup.FileMems:
+		return st.Mems.String()
+	case file == cgroup.FileWeight && (unit == "" || st.Weight != 0):
+		return strconv.FormatUint(st.Weight, 10)
+	case file == cgroup.FileMax && unit == "":
+		return cgroup.FormatMax(st.Quota, st.Period)
 	}
-	return o
+	return ""
 }
 
-// weightValue returns a unit's weight as text, empty if the weight is not set.
-func weightValue(w uint64) string {
-	if w == 0 {
-		return ""
-	}
-	return strconv.FormatUint(w, 10)
+// stateOf returns the values that systemd has for a unit, without its quota: the daemon does not write it.
+func stateOf(st cgroup.UnitState) cgroup.State {
+	return cgroup.State{CPUs: st.CPUs, Mems: st.Mems, Weight: st.Weight}
 }

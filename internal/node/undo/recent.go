@@ -36,7 +36,6 @@ type recent struct {
 	Dropped []Key `json:"dropped,omitempty"`
 }
 
-// recentName returns the name of the file in a directory.
 func recentName(dir string) string { return filepath.Join(dir, "journal.recent") }
 
 func encodeRecent(r recent) ([]byte, error) {

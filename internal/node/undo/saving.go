@@ -62,9 +62,6 @@ func (s *saving) Late() error { return s.late }
 // Pending reports whether any change is not on disk.
 func (s *saving) Pending() bool { return s.changes != s.durable }
 
-// ChangedSince reports whether there are changes after the given number.
-func (s *saving) ChangedSince(change int) bool { return s.changes != change }
-
 // NextRetry returns the end of the pause after a failed save.
 func (s *saving) NextRetry() time.Time { return s.retry }
 

@@ -33,7 +33,7 @@ func TestSaving(t *testing.T) {
 		t.Error("a second save begins while the first is in progress")
 	}
 	j.EndSave(upTo, nil, now)
-	if !j.Blocks() || !j.ChangedSince(upTo) {
+	if !j.Blocks() || j.Newest() == upTo {
 		t.Error("writes go ahead without the second original")
 	}
 	_, upTo, _ = j.BeginSave(now)
@@ -76,7 +76,7 @@ func TestSetClaims(t *testing.T) {
 			saved = d.Claims
 			j.EndSave(upTo, nil, now)
 		}
-		if due != c.due || j.Blocks() || !slices.EqualFunc(saved, c.set, pools.Claim.Equal) || !slices.EqualFunc(j.Claims(), c.set, pools.Claim.Equal) {
+		if due != c.due || j.Blocks() || !slices.EqualFunc(saved, c.set, pools.Claim.Equal) || !slices.EqualFunc(j.Facts().Claims, c.set, pools.Claim.Equal) {
 			t.Errorf("%s: save due %t, writes wait %t, file has %+v; want due %t, no wait and %+v", c.step, due, j.Blocks(), saved, c.due, c.set)
 		}
 	}
