@@ -137,7 +137,7 @@ func (l *Loop) prune() {
 // cgroupGone fetches the container or pod of a removed cgroup from the runtime. For a unit,
 // which may be stopped, it fetches the properties from systemd.
 func (l *Loop) cgroupGone(p cgroup.Path) {
-	l.partitions.NoteCgroup(p, false)
+	l.partitions.Memory.Gone(p)
 	l.publisher.Live.Gone(string(p))
 	if name := l.inventory.UnitAt(p); name != "" {
 		l.cache.Invalidate(p)

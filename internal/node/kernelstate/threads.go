@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
+	"maps"
 	"syscall"
 
 	"github.com/cpupoold/cpupoold/internal/node/threads"
@@ -67,19 +67,11 @@ func (t *threadState) note(p cgroup.Path, back int) {
 	}
 }
 
-func (t *threadState) found() iter.Seq2[cgroup.Path, cgroup.Gathered] {
-	return func(yield func(cgroup.Path, cgroup.Gathered) bool) {
-		for p, g := range t.scanned {
-			if g.Outside+g.Unread > 0 && !yield(p, g) {
-				return
-			}
-		}
-		for p, g := range t.stranded {
-			if _, scanned := t.scanned[p]; !scanned && !yield(p, g) {
-				return
-			}
-		}
-	}
+func (t *threadState) found() map[cgroup.Path]cgroup.Gathered {
+	all := maps.Clone(t.stranded)
+	maps.Copy(all, t.scanned)
+	maps.DeleteFunc(all, func(_ cgroup.Path, g cgroup.Gathered) bool { return g.Outside+g.Unread == 0 })
+	return all
 }
 
 // ThreadScans returns a function that scans the containers with more threads or cgroups than the event loop reads, until
@@ -118,30 +110,28 @@ func (t *Cache) StrandedThreads() (n int) {
 }
 
 // Stranded returns the cgroups with threads that cannot be moved, with a remedy.
-func (t *Cache) Stranded() iter.Seq2[cgroup.Path, error] {
-	return func(yield func(cgroup.Path, error) bool) {
-		for p, g := range t.threads.found() {
-			if g.Outside > 0 && !yield(p, strandedErr(p, g)) {
-				return
-			}
+func (t *Cache) Stranded() map[cgroup.Path]error {
+	all := make(map[cgroup.Path]error)
+	for p, g := range t.threads.found() {
+		if g.Outside > 0 {
+			all[p] = strandedErr(p, g)
 		}
 	}
+	return all
 }
 
 // ThreadProblems returns the problems of cgroups with threads that cannot be moved or read.
-func (t *Cache) ThreadProblems() iter.Seq2[cgroup.Path, pools.Reason] {
-	return func(yield func(cgroup.Path, pools.Reason) bool) {
-		for p, g := range t.threads.found() {
-			var err error
-			if g.Outside > 0 {
-				err = strandedErr(p, g)
-			}
-			if g.Unread > 0 {
-				err = errors.Join(err, unreadErr(p, g))
-			}
-			if !yield(p, pools.Reason{Code: codeStuckThreads, Text: err.Error()}) {
-				return
-			}
+func (t *Cache) ThreadProblems() map[cgroup.Path]pools.Reason {
+	all := make(map[cgroup.Path]pools.Reason)
+	for p, g := range t.threads.found() {
+		var err error
+		if g.Outside > 0 {
+			err = strandedErr(p, g)
 		}
+		if g.Unread > 0 {
+			err = errors.Join(err, unreadErr(p, g))
+		}
+		all[p] = pools.Reason{Code: codeStuckThreads, Text: err.Error()}
 	}
+	return all
 }

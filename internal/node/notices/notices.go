@@ -107,12 +107,12 @@ func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Re
 			} else {
 				r.Gone = append(r.Gone, p) // a unit that starts again: the notice replaces the notice of the end
 			}
-			n.Partitions.NoteCgroup(p, true)
+			n.Partitions.Memory.Appeared(p)
 			n.child(p, true, targets, &r)
 		case cgroup.Gone:
 			n.Exposures.Gone(p)
 			r.Gone = append(r.Gone, p)
-			n.Partitions.NoteCgroup(p, false)
+			n.Partitions.Memory.Gone(p)
 			n.Removed.Notice(p)
 			n.child(p, false, targets, &r)
 		}

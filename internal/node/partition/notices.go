@@ -105,15 +105,6 @@ func (p *Partitions) NoteWrite(at cgroup.Path, name string) bool {
 	return external
 }
 
-// NoteCgroup takes note of a cgroup that has appeared (there) or disappeared.
-func (p *Partitions) NoteCgroup(at cgroup.Path, there bool) {
-	if there {
-		p.Memory.Appeared(at)
-	} else {
-		p.Memory.Gone(at)
-	}
-}
-
 // Unblocks takes note of a removed cgroup. It reports whether the cgroup may have been the reason
 // for the refusal of a partition next to it, or in a pod next to it.
 func (p *Partitions) Unblocks(gone cgroup.Path) bool {

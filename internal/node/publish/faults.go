@@ -81,7 +81,7 @@ func (p *Publisher) findFaults(pass *planning.Pass, now time.Time) map[cgroup.Pa
 			faults[t.Path] = err
 		}
 	}
-	maps.Insert(faults, p.Cache.Stranded())
+	maps.Copy(faults, p.Cache.Stranded())
 	maps.Copy(faults, pass.Unreadable)
 	return faults
 }

@@ -83,14 +83,15 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 // cgroupProblems returns the problems of cgroups: properties whose repairs pause because of
 // external writes, threads outside of the cgroup's CPUs, and too many notices (flooding).
 func (p *Publisher) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
-	add := func(at cgroup.Path, r pools.Reason) bool {
+	add := func(at cgroup.Path, r pools.Reason) {
 		found := pools.Problem{Reason: r}
 		p.Inventory.NameOwner(&found, at)
 		all = append(all, found)
-		return true
 	}
-	p.Backoffs.Problems(p.Now())(add)
-	p.Cache.ThreadProblems()(add)
+	p.Backoffs.Problems(p.Now(), add)
+	for at, r := range p.Cache.ThreadProblems() {
+		add(at, r)
+	}
 	for _, at := range flooding {
 		add(at.Scope(), treewatch.FloodReason(at))
 	}

@@ -170,7 +170,24 @@ func (b *Backoffs) Next(earlier func(time.Time), now time.Time) {
 			earlier(f.until)
 		}
 	}
-	b.nextConflict(earlier, now)
+	for p, of := range b.conflicts {
+		for property, c := range of {
+			if c.IsOver(limits(), now) {
+				delete(of, property)
+				continue
+			}
+			if now.Before(c.Until()) {
+				earlier(c.Last().Add(intrusionPause))
+				earlier(c.Until())
+			}
+			if c.hasPaused() {
+				earlier(c.Until().Add(limits().Window + time.Second)) // the conflict can be over then
+			}
+		}
+		if len(of) == 0 {
+			delete(b.conflicts, p)
+		}
+	}
 }
 
 // Forget drops everything about cgroups that are gone.

@@ -3,7 +3,6 @@ package retry
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -95,48 +94,22 @@ func (b *Backoffs) Confines(p cgroup.Path, intrudes func(cgroup.Path) bool, now 
 	return !intrudes(p) && slices.Contains(b.Pauses(p, intrudes, now), cgroup.FileCPUs)
 }
 
-// Problems returns the reason of each pause, by cgroup, in their order. A cgroup can have several.
-func (b *Backoffs) Problems(now time.Time) iter.Seq2[cgroup.Path, pools.Reason] {
-	return func(yield func(cgroup.Path, pools.Reason) bool) {
-		for _, p := range slices.Sorted(maps.Keys(b.conflicts)) {
-			of := b.conflicts[p]
-			for _, property := range slices.Sorted(maps.Keys(of)) {
-				c := of[property]
-				if !c.hasPaused() || c.IsOver(limits(), now) {
-					continue
-				}
-				except := ""
-				if property == cgroup.FileCPUs {
-					except = ", except while it runs on other CPUs than its own"
-				}
-				text := fmt.Sprintf("%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s%s. Stop one of the two",
-					property, p, cmp.Or(c.cause, "unknown"), c.Is, c.Was, c.Until().Format(time.RFC3339), except)
-				if !yield(p, pools.Reason{Code: CodeContested, Text: text}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// nextConflict calls earlier when a conflict changes, and drops conflicts that are over.
-func (b *Backoffs) nextConflict(earlier func(time.Time), now time.Time) {
-	for p, of := range b.conflicts {
-		for property, c := range of {
-			if c.IsOver(limits(), now) {
-				delete(of, property)
+// Problems calls add with the reason of each pause, by cgroup, in their order. A cgroup can have several.
+func (b *Backoffs) Problems(now time.Time, add func(cgroup.Path, pools.Reason)) {
+	for _, p := range slices.Sorted(maps.Keys(b.conflicts)) {
+		of := b.conflicts[p]
+		for _, property := range slices.Sorted(maps.Keys(of)) {
+			c := of[property]
+			if !c.hasPaused() || c.IsOver(limits(), now) {
 				continue
 			}
-			if now.Before(c.Until()) {
-				earlier(c.Last().Add(intrusionPause))
-				earlier(c.Until())
+			except := ""
+			if property == cgroup.FileCPUs {
+				except = ", except while it runs on other CPUs than its own"
 			}
-			if c.hasPaused() {
-				earlier(c.Until().Add(limits().Window + time.Second)) // the conflict can be over then
-			}
-		}
-		if len(of) == 0 {
-			delete(b.conflicts, p)
+			add(p, pools.Reason{Code: CodeContested, Text: fmt.Sprintf(
+				"%s of %s: another process (%s) writes %q after each repair to %q; repairs pause until %s%s. Stop one of the two",
+				property, p, cmp.Or(c.cause, "unknown"), c.Is, c.Was, c.Until().Format(time.RFC3339), except)})
 		}
 	}
 }

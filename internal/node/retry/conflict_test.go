@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // TestConflictPauses checks that the pause of repairs grows with each conflict over one
@@ -18,9 +19,7 @@ func TestConflictPauses(t *testing.T) {
 		return len(b.Pauses("a", func(cgroup.Path) bool { return intrudes }, now)) > 0
 	}
 	problems := func() (texts []string) {
-		for p, r := range b.Problems(now) {
-			texts = append(texts, string(p)+" "+r.Text)
-		}
+		b.Problems(now, func(p cgroup.Path, r pools.Reason) { texts = append(texts, string(p)+" "+r.Text) })
 		return texts
 	}
 	for i := range retry.MaxRepairs + 1 {
