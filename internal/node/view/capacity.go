@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// milliPerCPU is the amount of one CPU in thousandths.
 const milliPerCPU = 1000
 
 // requestOf returns the CPU request, in thousandths of a CPU, from which the kubelet

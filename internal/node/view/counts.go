@@ -66,7 +66,6 @@ func (c *Counts) Report(v *telemetry.View) {
 	v.Passes, v.Writes, v.WriteErrors, v.PartitionChanges = maps.Clone(c.passes), maps.Clone(c.results), maps.Clone(c.errors), c.partitions
 }
 
-// errno returns the name of the error of a failed write.
 func errno(err error) string {
 	var number unix.Errno
 	switch {

@@ -71,7 +71,6 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	return e, nil
 }
 
-// using returns the indices of the containers that use a claim.
 func using(all []inspect.Container, claim *inspect.Claim) (found []int) {
 	for i := range all {
 		if claim.IsUsedBy(&all[i]) {
@@ -178,7 +177,6 @@ func eventsOf(h *history.Snapshot, c *inspect.Container) (events []history.Event
 	return events, earlier
 }
 
-// kernel reads the present values of a cgroup.
 func (o *Answers) kernel(p cgroup.Path) *inspect.Kernel {
 	k := &inspect.Kernel{Cgroup: string(p)}
 	for file, to := range map[string]*string{

@@ -87,28 +87,18 @@ func (c *HistoryLog) NoteSources(now map[telemetry.Source]telemetry.SourceState)
 
 // NotePlan adds the containers and units that a plan moves. Both plans are sorted.
 func (c *HistoryLog) NotePlan(before, now *pools.Plan) {
-	old, next := before.Pods, now.Pods
-	for len(old) > 0 || len(next) > 0 {
-		order := 0
-		switch {
-		case len(old) == 0:
-			order = 1
-		case len(next) == 0:
-			order = -1
-		default:
-			order = cmp.Compare(old[0].UID, next[0].UID)
-		}
-		switch {
-		case order < 0:
-			c.notePod(&old[0], &pools.PodPlan{})
+	none := &pools.PodPlan{}
+	for old, next := before.Pods, now.Pods; len(old)+len(next) > 0; {
+		was, is := none, none
+		if len(old) > 0 && (len(next) == 0 || old[0].UID <= next[0].UID) {
+			was = &old[0]
 			old = old[1:]
-		case order > 0:
-			c.notePod(&pools.PodPlan{}, &next[0])
-			next = next[1:]
-		default:
-			c.notePod(&old[0], &next[0])
-			old, next = old[1:], next[1:]
 		}
+		if len(next) > 0 && (was == none || was.UID == next[0].UID) {
+			is = &next[0]
+			next = next[1:]
+		}
+		c.notePod(was, is)
 	}
 	c.noteClaims(before, now)
 	for i := range now.Units {

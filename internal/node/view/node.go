@@ -27,7 +27,6 @@ type Node struct {
 	Lost      cpuset.Set // CPUs that are online and in no cgroup
 }
 
-// shared returns the CPUs of the shared pool.
 func (n Node) shared() cpuset.Set {
 	if !n.Planned {
 		return n.Settings.Pools.Shared
@@ -147,7 +146,6 @@ func (n Node) resource(c *pools.Placement) string {
 	return names.SharedResource()
 }
 
-// exclusiveResource returns the resource that counts exclusive CPUs.
 func (n Node) exclusiveResource() string {
 	if n.Settings.Pools.FromShared {
 		return n.Settings.Names.SharedResource()

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
@@ -32,9 +31,8 @@ type Snapshot struct {
 	System *inspect.SystemPartition
 }
 
-// pools returns the pools with their present CPUs.
 func (in *Snapshot) pools() []inspect.Pool {
-	var all []inspect.Pool
+	all := make([]inspect.Pool, 0, len(in.View.Pools))
 	using := in.usingClaims()
 	for _, p := range in.View.Pools {
 		pool := inspect.Pool{Name: p.Pool, CPUs: p.CPUs}
@@ -61,7 +59,7 @@ func (in *Snapshot) pools() []inspect.Pool {
 		}
 		all = append(all, pool)
 	}
-	return slices.Clip(append([]inspect.Pool{}, all...))
+	return all
 }
 
 // usingClaims returns the IDs of the containers that run on the CPUs of ResourceClaims.

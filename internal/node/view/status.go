@@ -43,7 +43,6 @@ func (o *Answers) Now() *Snapshot {
 	return &Snapshot{View: &telemetry.View{}, History: history.New().Snapshot()}
 }
 
-// lastWrites is the number of writes in a status.
 const lastWrites = 10
 
 // Status implements control.Answers.
@@ -107,7 +106,6 @@ func (o *Answers) Status() *inspect.Status {
 	return s
 }
 
-// configOf returns the configuration in force.
 func (o *Answers) configOf(in *Snapshot) inspect.Config {
 	c := inspect.Config{File: o.file, Adapted: in.Settings.Adapted, Settings: []inspect.Setting{}}
 	if in.Config != nil {
