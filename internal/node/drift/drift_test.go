@@ -148,7 +148,7 @@ func TestDrift(t *testing.T) {
 	if d := cmp.Diff(map[cgroup.Path][]string{path: {cgroup.FileWeight}}, w.Unrepaired()); d != "" {
 		t.Errorf("unrepaired after the repair of the cpuset (-want +got):\n%s", d)
 	}
-	if got := w.Figures().Total; len(got) > 0 {
+	if got := w.Figures().Drifts; len(got) > 0 {
 		t.Errorf("%v are counted before the record is read, so without a cause", got)
 	}
 	w.Confirm(record(t, "4-5"))
@@ -160,7 +160,7 @@ func TestDrift(t *testing.T) {
 	want := map[telemetry.Drift]uint64{
 		{Cause: telemetry.CauseUnknown, Property: cgroup.FileCPUs}: 1, {Cause: telemetry.CauseUnknown, Property: cgroup.FileWeight}: 1}
 	f := w.Figures()
-	if d := cmp.Diff(want, f.Total); d != "" {
+	if d := cmp.Diff(want, f.Drifts); d != "" {
 		t.Errorf("total (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(want, f.Repaired); d != "" {
@@ -208,7 +208,7 @@ func TestGone(t *testing.T) {
 	w.Cache.Refresh(targets, w.Inventory)
 	w.Settle(targets, began)
 	f := w.Figures()
-	if len(w.Unrepaired()) > 0 || len(f.Total) != 1 || len(f.Repaired) > 0 {
-		t.Errorf("unrepaired %v, total %v, repaired %v; want one drift in total alone", w.Unrepaired(), f.Total, f.Repaired)
+	if len(w.Unrepaired()) > 0 || len(f.Drifts) != 1 || len(f.Repaired) > 0 {
+		t.Errorf("unrepaired %v, total %v, repaired %v; want one drift in total alone", w.Unrepaired(), f.Drifts, f.Repaired)
 	}
 }

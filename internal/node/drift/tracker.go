@@ -39,14 +39,7 @@ type Tracker struct {
 	open     []*drift
 	records  map[string]cri.Resources // of containers, as last read after a drift
 	reloaded time.Time                // when systemd last reloaded
-	figures  Figures
-}
-
-// Figures are the numbers of drifts since the start of the daemon.
-type Figures struct {
-	Total    map[telemetry.Drift]uint64
-	Repaired map[telemetry.Drift]uint64 // the part of Total that was repaired
-	Repairs  telemetry.Histogram        // seconds from the notice to the repair
+	figures  telemetry.Drifted
 }
 
 type drift struct {
@@ -66,7 +59,7 @@ func New(s Sources) *Tracker {
 		Sources: s,
 		notices: make(map[cgroup.Path]time.Time),
 		records: make(map[string]cri.Resources),
-		figures: Figures{Total: make(map[telemetry.Drift]uint64), Repaired: make(map[telemetry.Drift]uint64), Repairs: telemetry.NewHistogram()},
+		figures: telemetry.Drifted{Drifts: make(map[telemetry.Drift]uint64), Repaired: make(map[telemetry.Drift]uint64), Repairs: telemetry.NewHistogram()},
 	}
 }
 
@@ -161,8 +154,8 @@ func (k *Tracker) ChangedWeights() map[cgroup.Path]bool {
 }
 
 // Figures returns a copy of the figures.
-func (k *Tracker) Figures() Figures {
-	return Figures{maps.Clone(k.figures.Total), maps.Clone(k.figures.Repaired), k.figures.Repairs.Clone()}
+func (k *Tracker) Figures() telemetry.Drifted {
+	return telemetry.Drifted{Drifts: maps.Clone(k.figures.Drifts), Repaired: maps.Clone(k.figures.Repaired), Repairs: k.figures.Repairs.Clone()}
 }
 
 // Settle closes and counts the drifts that are repaired and those with a cgroup that is gone.
@@ -186,7 +179,7 @@ func (k *Tracker) Settle(targets []cgroup.Target, now time.Time) {
 			records[d.record.container] = d.record.record
 		}
 		kind := telemetry.Drift{Cause: k.causeOf(d), Property: d.Property}
-		k.figures.Total[kind]++
+		k.figures.Drifts[kind]++
 		if d.repaired {
 			k.figures.Repaired[kind]++
 		}

@@ -11,7 +11,7 @@ import (
 
 // view returns the state that metrics show.
 func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
-	node, drifts := p.node(pass), p.Drifts.Figures()
+	node := p.node(pass)
 	v := &telemetry.View{
 		Problems:    make(map[string]int),
 		Faulty:      len(p.faults),
@@ -37,9 +37,7 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 		Quiet:       p.Quiet.Counts(),
 		Observed:    p.unwrittenCounts(),
 		Settings:    p.tuning.View(),
-		Drifts:      drifts.Total,
-		Repaired:    drifts.Repaired,
-		Repairs:     drifts.Repairs,
+		Drifted:     p.Drifts.Figures(),
 		Open:        p.unrepairedDrifts(pass),
 	}
 	p.counts.Report(v)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/containerd/cgroups/v3/cgroup2/stats"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/procfs"
 )
@@ -108,6 +109,13 @@ func (e emitter) emit(name string, value float64, labels ...string) {
 	e.ch <- sample
 }
 
+// each emits a sample for each entry of a map, with the key as its label.
+func each[N int | uint64](e emitter, name string, values map[string]N) {
+	for label, n := range values {
+		e.emit(name, float64(n), label)
+	}
+}
+
 func (e emitter) invalid(name string, err error) {
 	e.ch <- prometheus.NewInvalidMetric(e.metrics[name].desc, err)
 }
@@ -138,9 +146,7 @@ func (e emitter) state(v *View) {
 			e.emit(sourceState, boolValue(is == state), string(source), string(state))
 		}
 	}
-	for code, n := range v.Problems {
-		e.emit(problems, float64(n), code)
-	}
+	each(e, problems, v.Problems)
 	for _, u := range v.HostUnits {
 		e.emit(hostUnit, 1, u.Name, u.State)
 	}
@@ -150,24 +156,16 @@ func (e emitter) state(v *View) {
 }
 
 func (e emitter) refusals(v *View) {
-	for code, n := range v.Refused {
-		e.emit(refusals, float64(n), code)
-	}
+	each(e, refusals, v.Refused)
 	e.emit(refusedNow, float64(v.RefusedNow))
 	e.emit(shortenedWaits, float64(v.Shortened))
 }
 
 func (e emitter) placement(v *View) {
 	e.pools(v)
-	for state, n := range v.Partitions {
-		e.emit(partitions, float64(n), state)
-	}
-	for via, n := range v.Observed {
-		e.emit(observedWrites, float64(n), via)
-	}
-	for kind, n := range v.Quiet {
-		e.emit(quietWaits, float64(n), kind)
-	}
+	each(e, partitions, v.Partitions)
+	each(e, observedWrites, v.Observed)
+	each(e, quietWaits, v.Quiet)
 	e.emit(partitionChanges, float64(v.PartitionChanges))
 	e.emit(leakedCPUs, float64(v.Leaked.Len()))
 	e.emit(mixedContainers, float64(v.Mixed))
@@ -202,10 +200,7 @@ func (e emitter) pools(v *View) {
 	}
 	e.claims(v.Claims)
 	if r := v.Room; r != nil {
-		e.emit(ownerRoom, float64(r.Pool), "pool")
-		e.emit(ownerRoom, float64(r.Node), "numa_node")
-		e.emit(ownerRoom, float64(r.L3), "l3")
-		e.emit(ownerRoom, float64(r.WholeCores), "whole_cores")
+		each(e, ownerRoom, map[string]int{"pool": r.Pool, "numa_node": r.Node, "l3": r.L3, "whole_cores": r.WholeCores})
 	}
 }
 
@@ -213,9 +208,7 @@ func (e emitter) claims(c *Claims) {
 	if c == nil {
 		return
 	}
-	for state, n := range map[string]int{"used": c.Used, "prepared": c.Prepared, "refused": c.Refused} {
-		e.emit(claimCount, float64(n), state)
-	}
+	each(e, claimCount, map[string]int{"used": c.Used, "prepared": c.Prepared, "refused": c.Refused})
 	for device, d := range c.Devices {
 		if device != "" { // no device of offline CPUs
 			e.emit(claimCPUs, float64(d.Allocated), device, "allocated")
@@ -246,9 +239,12 @@ func (e emitter) containers(v *View, cgroups string) []reading {
 		}
 		e.emit(containerThrottle, microseconds(s.GetThrottledUsec()), labels...)
 		readings = append(readings, reading{source{poolThrottle, c.ID, ""}, microseconds(s.GetThrottledUsec()), []PoolName{c.PoolName}})
-		for _, p := range pressures(s) {
-			e.emit(containerPressure, p.seconds, append(slices.Clip(labels), p.kind)...)
-			readings = append(readings, reading{source{poolPressure, c.ID, p.kind}, p.seconds, []PoolName{c.PoolName}})
+		for kind, p := range map[string]*stats.PSIData{"some": s.GetPSI().GetSome(), "full": s.GetPSI().GetFull()} {
+			if p == nil {
+				continue // PSI is off, or the kernel is older than 5.13 and has no full
+			}
+			e.emit(containerPressure, microseconds(p.GetTotal()), append(slices.Clip(labels), kind)...)
+			readings = append(readings, reading{source{poolPressure, c.ID, kind}, microseconds(p.GetTotal()), []PoolName{c.PoolName}})
 		}
 	}
 	return readings

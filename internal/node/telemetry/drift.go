@@ -24,6 +24,14 @@ type Drift struct {
 	Property string
 }
 
+// Drifted holds the numbers of external writes since the daemon's start.
+type Drifted struct {
+	// Repaired is the part of Drifts that was repaired; the other cgroups are gone.
+	Drifts, Repaired map[Drift]uint64
+	// Repairs holds the repair times, in seconds, of the writes that the kernel reported.
+	Repairs Histogram
+}
+
 // Histogram counts observations in seconds. Buckets are cumulative, by upper bound.
 type Histogram struct {
 	Count   uint64

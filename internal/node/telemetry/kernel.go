@@ -96,21 +96,4 @@ func cpuStat(root, path string) (*stats.CPUStat, error) {
 	return m.CPU, nil
 }
 
-type pressure struct {
-	kind    string
-	seconds float64
-}
-
-// pressures returns nothing if PSI is off, and no full before kernel 5.13.
-func pressures(s *stats.CPUStat) []pressure {
-	var all []pressure
-	if some := s.GetPSI().GetSome(); some != nil {
-		all = append(all, pressure{"some", microseconds(some.GetTotal())})
-	}
-	if full := s.GetPSI().GetFull(); full != nil {
-		all = append(all, pressure{"full", microseconds(full.GetTotal())})
-	}
-	return all
-}
-
 func microseconds(n uint64) float64 { return float64(n) / 1e6 }

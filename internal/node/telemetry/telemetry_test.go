@@ -148,8 +148,10 @@ func view() *telemetry.View {
 		Writes:      map[telemetry.Write]uint64{{Via: "cri", Result: telemetry.OK}: 3, {Via: "file", Result: telemetry.Failed}: 1},
 		WriteErrors: map[telemetry.WriteError]uint64{{Via: "file", Errno: "EBUSY"}: 1, {Via: "cri", Errno: telemetry.ErrnoTimeout}: 2},
 		Faulty:      1, PartitionChanges: 6, Open: 1,
-		Drifts:   map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 2},
-		Repaired: map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 1},
+		Drifted: telemetry.Drifted{
+			Drifts:   map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 2},
+			Repaired: map[telemetry.Drift]uint64{{Cause: telemetry.CauseRuntime, Property: "cpuset.cpus"}: 1},
+		},
 		Room:     &telemetry.Room{Pool: 5, Node: 4, L3: 3, WholeCores: 2},
 		Settings: &telemetry.HostSettings{Moved: map[string]int{"irq": 2}, Stuck: map[telemetry.StuckSetting]int{{Kind: "governor", Reason: "contested"}: 1}},
 		Ready:    true, LastSuccess: time.UnixMilli(1700000000500),

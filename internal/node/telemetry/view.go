@@ -36,13 +36,9 @@ type View struct {
 	Adapted []string
 	// Offline holds the offline CPUs of pools.
 	Offline cpuset.Set
-	// Drifts counts the external writes since the daemon's start. Repaired counts the
-	// repaired ones; the other cgroups are gone. Open is the number of external writes that
-	// are not repaired yet. Repairs holds the repair times of the writes that the kernel
-	// reported.
-	Drifts, Repaired map[Drift]uint64
-	Repairs          Histogram
-	Open             int
+	Drifted
+	// Open is the number of external writes that are not repaired yet.
+	Open int
 	// Gathered counts the threads that the daemon moved back to the CPUs of their cgroup,
 	// since its start. Stuck is the number of threads that the kernel did not let it move, by
 	// the last reading of their cgroups.
