@@ -102,7 +102,11 @@ func (f *Facts) Condition() *nodestatus.Condition {
 		return good("Observing", fmt.Sprintf("mode is observe: containers and units are left where they are; %d writes would put them into their pools", f.Unwritten))
 	}
 	if paths := slices.Sorted(maps.Keys(f.Faults)); len(paths) > 0 {
-		return bad("NotAsPlanned", worst(paths, f.Faults))
+		text := fmt.Sprintf("%s: %s", paths[0], f.Faults[paths[0]])
+		if more := len(paths) - 1; more > 0 {
+			text += fmt.Sprintf("; and %d cgroups more", more)
+		}
+		return bad("NotAsPlanned", text)
 	}
 	if d := f.Node.Depleted(); d != nil {
 		return good(string(d.Code), d.Text)
@@ -121,14 +125,6 @@ func (f *Facts) Condition() *nodestatus.Condition {
 	return good("AsPlanned", "containers and units are on the CPUs of their pools")
 }
 
-func worst(paths []cgroup.Path, faults map[cgroup.Path]error) string {
-	text := fmt.Sprintf("%s: %s", paths[0], faults[paths[0]])
-	if more := len(paths) - 1; more > 0 {
-		return fmt.Sprintf("%s; and %d cgroups more", text, more)
-	}
-	return text
-}
-
 // WithStats returns v with the state of the connection to the cluster.
 func WithStats(v *telemetry.View, stats nodestatus.Stats) *telemetry.View {
 	all := *v
@@ -136,22 +132,11 @@ func WithStats(v *telemetry.View, stats nodestatus.Stats) *telemetry.View {
 	if all.Sources == nil {
 		all.Sources = make(map[telemetry.Source]telemetry.SourceState)
 	}
-	all.Sources[telemetry.APIServer] = telemetry.SourceLost
-	if stats.Connected {
-		all.Sources[telemetry.APIServer] = telemetry.SourceOK
-	}
-	shown := &telemetry.NodeView{Pressure: stats.Pressure, Patches: results(stats.Patches), Events: results(stats.Events)}
+	all.Sources[telemetry.APIServer] = telemetry.LostIf(!stats.Connected)
+	shown := &telemetry.NodeView{Pressure: stats.Pressure, Patches: stats.Patches, Events: stats.Events}
 	for _, a := range stats.Amounts {
 		shown.Resources = append(shown.Resources, telemetry.NodeResource{Name: a.Resource, Milli: a.Milli, Unaccounted: a.Unaccounted})
 	}
 	all.Node = shown
 	return &all
-}
-
-func results(counts map[nodestatus.Result]uint64) map[telemetry.Result]uint64 {
-	all := make(map[telemetry.Result]uint64, len(counts))
-	for result, n := range counts {
-		all[telemetry.Result(result)] = n
-	}
-	return all
 }

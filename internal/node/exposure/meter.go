@@ -1,3 +1,6 @@
+// Package exposure measures the time and the CPU time of containers outside their pool before their
+// first placement. The event loop reports cgroups that appear and disappear, readings before the first
+// write, and the end of each pass. One goroutine uses a [Meter].
 package exposure
 
 import (
@@ -12,18 +15,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Kernel reads CPU times.
-type Kernel interface {
-	// Usage returns the CPU time that the tasks of a cgroup have used.
-	Usage(p cgroup.Path) (time.Duration, error)
-}
-
-// Meter measures the time and the CPU time of containers outside their pool before their first
-// placement. It counts only containers created while the daemon runs.
+// Meter counts only containers created while the daemon runs.
 type Meter struct {
 	inventory *inventory.Inventory
 	cache     *kernelstate.Cache
-	kernel    Kernel
+	usage     func(cgroup.Path) (time.Duration, error)
 	systemd   bool // whether starts wait for an answer of systemd
 
 	appeared   map[cgroup.Path]time.Time       // cgroups that are not placed yet, with the time of their creation
@@ -46,10 +42,11 @@ type unfinishedStart struct {
 	cpus cpuset.Set
 }
 
-// New returns an empty Meter. systemd is true if it reports the CPUs of units at their start.
-func New(i *inventory.Inventory, c *kernelstate.Cache, k Kernel, systemd bool) *Meter {
+// New returns an empty Meter. usage returns the CPU time that the tasks of a cgroup have used. systemd is true if it
+// reports the CPUs of units at their start.
+func New(i *inventory.Inventory, c *kernelstate.Cache, usage func(cgroup.Path) (time.Duration, error), systemd bool) *Meter {
 	return &Meter{
-		inventory: i, cache: c, kernel: k, systemd: systemd,
+		inventory: i, cache: c, usage: usage, systemd: systemd,
 		appeared:   make(map[cgroup.Path]time.Time),
 		confined:   make(map[cgroup.Path]exposure),
 		unfinished: make(map[cgroup.Path]unfinishedStart),
@@ -196,7 +193,7 @@ func (m *Meter) exposureOf(p cgroup.Path, created, now time.Time) exposure {
 		since = created
 	}
 	took := exposure{elapsed: max(now.Sub(since), 0)}
-	if used, err := m.kernel.Usage(p); err == nil {
+	if used, err := m.usage(p); err == nil {
 		took.used = used
 	}
 	return took

@@ -47,7 +47,7 @@ type node struct {
 func newNode(systemd bool) *node {
 	n := &node{inventory: inventory.New(cgroup.DriverSystemd), kernel: new(kernel), asked: make(map[cgroup.Path]bool), awaited: make(map[cgroup.Path]bool)}
 	n.cache = kernelstate.New(n.kernel, slog.New(slog.DiscardHandler))
-	n.Meter = exposure.New(n.inventory, n.cache, n.kernel, systemd)
+	n.Meter = exposure.New(n.inventory, n.cache, n.kernel.Usage, systemd)
 	n.inventory.BeginWatch(began)
 	return n
 }

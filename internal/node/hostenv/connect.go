@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
@@ -76,7 +77,7 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 // assemble returns the host. A machine without a runtime always has systemd.
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	h = Host{
-		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: kernelCPUs{kernelfs.Dir(SysRoot)}, Online: onlineCPUs(t),
+		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: usablecpus.Kernel{Sys: kernelfs.Dir(SysRoot)}, Online: onlineCPUs(t),
 		JournalFile: JournalPath(c), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), CPUManager: newStateFile(c), Boot: readBoot(t.Possible),
 	}
 	if h.Kernel, err = runningKernel(); err != nil {

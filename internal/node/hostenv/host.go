@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -40,7 +41,7 @@ type Host struct {
 	Devices devices // nil: the kubelet is not asked for NUMA nodes
 	// CPUManager is the kubelet that allocates exclusive CPUs; nil where the daemon does.
 	CPUManager cpuManager
-	CPUs       cpuSource         // nil: CPUs are not watched
+	CPUs       usablecpus.Source // nil: CPUs are not watched
 	Online     func() cpuset.Set // CPUs that are online now
 	// Annotations selects the annotations of pods that the runtime's clients keep.
 	Annotations *annotations.Filter

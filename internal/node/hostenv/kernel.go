@@ -1,13 +1,10 @@
 package hostenv
 
 import (
-	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/hotplug"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -45,30 +42,6 @@ func ReadBootID() (string, error) {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
-}
-
-// cpuSource reports CPUs that are plugged, unplugged, or switched on or off.
-type cpuSource interface {
-	// Watch calls changed when it begins to listen, and then after each event of a CPU. It
-	// ends with ctx, with the error of changed, or with the reason why it cannot listen.
-	Watch(ctx context.Context, changed func() error) error
-	// Read reads the present topology. It returns before if nothing has changed.
-	Read(before *topology.Topology) (*topology.Topology, error)
-}
-
-type kernelCPUs struct{ sys fs.FS }
-
-// Watch implements cpuSource.
-func (k kernelCPUs) Watch(ctx context.Context, changed func() error) error {
-	return hotplug.Watch(ctx, changed)
-}
-
-// Read implements cpuSource. It compares the lists first: a topology takes thousands of files.
-func (k kernelCPUs) Read(before *topology.Topology) (*topology.Topology, error) {
-	if same, err := before.Current(k.sys); same || err != nil {
-		return before, err
-	}
-	return topology.Read(k.sys)
 }
 
 // onlineCPUs returns a reader of the online CPUs, with the CPUs of the topology as fallback.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
 // grantedRights returns the rights of deploy/rbac.yaml, in the form of fakeAPI.calls.
@@ -72,7 +73,7 @@ func TestRightsMatchUse(t *testing.T) {
 	f.wait("everything", func() bool {
 		return f.pooled() && len(f.node.Spec.Taints) == 0 && len(f.events) == 1 && f.condition() != nil
 	})
-	f.wait("the event's count", func() bool { return r.Stats().Events[nodestatus.OK] == 1 })
+	f.wait("the event's count", func() bool { return r.Stats().Events[telemetry.OK] == 1 })
 	later.Store(int64(31 * time.Minute))
 	r.Show(s)
 	f.wait("the same event again", func() bool {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/capacity"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -124,7 +125,7 @@ func New(o Options) *Runner {
 	}
 	r := &Runner{
 		Options: o, wake: make(chan struct{}, 1), watched: make(chan watchedNode), client: o.client(), reporter: &reporter{settle: o.Limits.Settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst},
-		counts:        Stats{Patches: make(map[Result]uint64), Events: make(map[Result]uint64)},
+		counts:        Stats{Patches: make(map[telemetry.Result]uint64), Events: make(map[telemetry.Result]uint64)},
 		patchInterval: o.Limits.Gap,
 		status:        newAttempts("status", o.Limits),
 		taint:         newAttempts("startup taint", o.Limits),
@@ -313,20 +314,20 @@ func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []by
 	}
 	switch {
 	case err == nil:
-		r.counts.Patches[OK]++
+		r.counts.Patches[telemetry.OK]++
 		r.node, r.patchedVersion = result, result.version()
 		r.Log.Debug("node patched", "node", r.Name, "patch", string(patch))
 		return nil
 	case isStatus(err, 404):
 		// The Node was deleted, and the watch has not reported it yet.
-		r.counts.Patches[Failed]++
+		r.counts.Patches[telemetry.Failed]++
 		r.node, r.patchedVersion = nil, 0
 		return nil
 	case isStatus(err, 409):
 		// The watch reports the change.
-		r.counts.Patches[Conflict]++
+		r.counts.Patches[telemetry.Conflict]++
 	default:
-		r.counts.Patches[Failed]++
+		r.counts.Patches[telemetry.Failed]++
 	}
 	return fmt.Errorf("patch node %s: %w", r.Name, err)
 }
@@ -346,14 +347,14 @@ func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	status, answered := errors.AsType[*statusError](err)
 	switch {
 	case err == nil:
-		r.counts.Events[OK]++
+		r.counts.Events[telemetry.OK]++
 	case answered && status.isFinal():
 		// A retry fails too: the namespace is being deleted, or events are forbidden.
 		r.Log.Debug("API server refuses event", "pod", next.Namespace+"/"+next.Pod, "error", err)
-		r.counts.Events[Failed]++
+		r.counts.Events[telemetry.Failed]++
 		name = ""
 	default:
-		r.counts.Events[Failed]++
+		r.counts.Events[telemetry.Failed]++
 		return time.Time{}, fmt.Errorf("write event of pod %s/%s: %w", next.Namespace, next.Pod, err)
 	}
 	r.reporter.noteWritten(next, name, now)

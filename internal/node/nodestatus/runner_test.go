@@ -19,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -144,7 +145,7 @@ func TestRunnerAdvertises(t *testing.T) {
 	f.wait("resources off", func() bool { return f.has(shared, "") && f.has("example.com/gpu", "2") })
 	f.wait("counts of patches", func() bool {
 		stats := r.Stats()
-		return stats.Connected && stats.Patches[nodestatus.OK] == uint64(len(f.patches)) && stats.Patches[nodestatus.Failed] == 0
+		return stats.Connected && stats.Patches[telemetry.OK] == uint64(len(f.patches)) && stats.Patches[telemetry.Failed] == 0
 	})
 }
 
@@ -182,7 +183,7 @@ func TestRunnerNodeRecreated(t *testing.T) {
 	more := pooled()
 	more.Pools[0].Milli = 5000
 	r.Show(more)
-	f.wait("a patch of a missing Node", func() bool { return r.Stats().Patches[nodestatus.Failed] == 1 })
+	f.wait("a patch of a missing Node", func() bool { return r.Stats().Patches[telemetry.Failed] == 1 })
 	f.do(func() { f.silent = false })
 	f.create()
 	f.wait("resources of the third", func() bool { return f.has(shared, "5000") })
@@ -240,7 +241,7 @@ func TestRunnerOutages(t *testing.T) {
 			f.wait("resources", f.pooled)
 			f.do(func() { c.begin(f) })
 			r.Show(more)
-			f.wait("the outage", func() bool { return c.during(f) && r.Stats().Patches[nodestatus.Failed] > 0 || f.has(shared, "5000") })
+			f.wait("the outage", func() bool { return c.during(f) && r.Stats().Patches[telemetry.Failed] > 0 || f.has(shared, "5000") })
 			if name != "connections break" && r.Stats().Connected {
 				t.Error("connected during the outage")
 			}
@@ -404,7 +405,7 @@ func TestRunnerTaint(t *testing.T) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "c", Effect: "NoSchedule"})
 	})
 	r.Show(verified)
-	f.wait("conflict", func() bool { return r.Stats().Patches[nodestatus.Conflict] > 0 || len(f.node.Spec.Taints) < 5 })
+	f.wait("conflict", func() bool { return r.Stats().Patches[telemetry.Conflict] > 0 || len(f.node.Spec.Taints) < 5 })
 	f.do(func() { f.silent = false })
 	f.wait("taint removed", func() bool {
 		return slices.EqualFunc(f.node.Spec.Taints, []string{"a", "b", "c"}, func(t corev1.Taint, key string) bool { return t.Key == key })
@@ -433,7 +434,7 @@ func TestRunnerEvents(t *testing.T) {
 	s = &nodestatus.State{Problems: append(slices.Clone(s.Problems), nodestatus.Problem{UID: "z", Namespace: "ns", Pod: "z", Code: "Offline", Text: "no CPU"})}
 	r.Show(s)
 	f.wait("and one more", func() bool { return len(f.events) == 6 })
-	f.wait("6 requests for 6 events", func() bool { return r.Stats().Events[nodestatus.OK] == 6 && f.calls["POST event"] == 6 })
+	f.wait("6 requests for 6 events", func() bool { return r.Stats().Events[telemetry.OK] == 6 && f.calls["POST event"] == 6 })
 	r.stop()
 	for _, e := range f.events {
 		if e.Reason == "Offline" && (e.Note != "no CPU" || e.Regarding.Kind != "Pod" || e.Regarding.UID != "z" || e.Regarding.FieldPath != "") {
@@ -459,7 +460,7 @@ func TestRunnerEventsOnce(t *testing.T) {
 		r := run(t, f, quickLimits())
 		r.Show(s)
 		f.wait("three events, each written once by each daemon", func() bool {
-			return r.Stats().Events[nodestatus.OK] == 3 && len(f.events) == 3
+			return r.Stats().Events[telemetry.OK] == 3 && len(f.events) == 3
 		})
 		r.stop()
 	}
@@ -481,7 +482,7 @@ func TestRunnerEventsRefused(t *testing.T) {
 	r := run(t, f, quickLimits())
 	first := nodestatus.Problem{UID: "a", Namespace: "ns", Pod: "a", Code: "Refused", Text: "why"}
 	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first}})
-	f.wait("refusal", func() bool { return r.Stats().Events[nodestatus.Failed] == 1 })
+	f.wait("refusal", func() bool { return r.Stats().Events[telemetry.Failed] == 1 })
 	f.do(func() { clear(f.refuse) })
 	r.Show(&nodestatus.State{Problems: []nodestatus.Problem{first, {UID: "b", Namespace: "ns", Pod: "b", Code: "Refused", Text: "why"}}})
 	f.wait("the other event, and no second request", func() bool { return len(f.events) == 1 && f.calls["POST event"] == 2 })

@@ -1,6 +1,10 @@
 package nodestatus
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+)
 
 // Stats holds the state and the counts of a Runner.
 type Stats struct {
@@ -11,18 +15,8 @@ type Stats struct {
 	// Pressure is true if the shared pool counts as depleted.
 	Pressure bool
 	// Patches and Events count by result since the start.
-	Patches, Events map[Result]uint64
+	Patches, Events map[telemetry.Result]uint64
 }
-
-// Result is the result of a request.
-type Result string
-
-// Results. Conflict means that the Node had changed; the Runner repeats the request.
-const (
-	OK       Result = "ok"
-	Failed   Result = "failed"
-	Conflict Result = "conflict"
-)
 
 // Stats returns the current state and counts.
 func (r *Runner) Stats() Stats {

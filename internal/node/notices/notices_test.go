@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 		Host: &h, Log: log, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Others: others,
 		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
 			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
-		Exposures: exposure.New(m, cache, h.Cgroups, true), Tree: treewatch.New(log),
+		Exposures: exposure.New(m, cache, h.Cgroups.Usage, true), Tree: treewatch.New(log),
 		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Formula: &formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 	})

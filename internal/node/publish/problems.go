@@ -57,11 +57,11 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 	all = append(all, p.Others.Problems(p.Inventory, p.Settings)...)
 	all = append(all, p.Settings.UnitProblems(p.Inventory, hasSystemd)...)
 	all = append(all, p.Settings.HostProblems(p.Inventory, pass.Hosts, hasSystemd)...)
-	all = append(all, usablecpus.Problems(p.States.Withheld(), p.Settings.Offline())...)
+	all = append(all, usablecpus.Problems(p.States.withheld, p.Settings.Offline())...)
 	all = append(all, p.Partitions.Problems(pass.Targets)...)
-	all = append(all, p.Settings.NRIProblems(p.States.NRIErr())...)
+	all = append(all, p.Settings.NRIProblems(p.States.nriErr)...)
 	if p.States.LacksNRI(p.Host) {
-		all = append(all, p.Settings.ClaimsWithoutNRI(len(pass.Plan.Claims), p.States.NRIErr())...)
+		all = append(all, p.Settings.ClaimsWithoutNRI(len(pass.Plan.Claims), p.States.nriErr)...)
 	}
 	uses := claimuse.Node{Claims: pass.Input.Claims, Assignments: pass.Plan.Assignments}
 	all = append(all, uses.Problems(p.Inventory)...)

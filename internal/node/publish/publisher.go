@@ -31,7 +31,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
-	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -71,7 +70,7 @@ type Sources struct {
 // Publisher holds the results of the passes, and the published state.
 type Publisher struct {
 	Sources
-	States    *sourcestate.States
+	States    *States
 	Exposures *exposure.Meter
 	Files     *appfiles.Files
 	Live      *liveaudit.Audit
@@ -100,7 +99,7 @@ type Publisher struct {
 // New returns a Publisher that has published nothing.
 func New(s Sources) *Publisher {
 	p := &Publisher{
-		Sources: s, States: sourcestate.New(s.Log), Exposures: exposure.New(s.Inventory, s.Cache, s.Host.Cgroups, s.Host.Units != nil),
+		Sources: s, States: &States{log: s.Log}, Exposures: exposure.New(s.Inventory, s.Cache, s.Host.Cgroups.Usage, s.Host.Units != nil),
 		history: view.NewHistoryLog(s.Now), auditor: auditor.New(),
 	}
 	p.Live = liveaudit.New(s.Log, func(at string) bool { return p.CgroupExists(at) }, s.Now, s.Refresh)

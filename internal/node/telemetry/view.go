@@ -233,3 +233,11 @@ const (
 	// SourceLost: it failed; the daemon reconnects.
 	SourceLost SourceState = "lost"
 )
+
+// LostIf returns SourceLost or SourceOK.
+func LostIf(lost bool) SourceState {
+	if lost {
+		return SourceLost
+	}
+	return SourceOK
+}

@@ -26,7 +26,7 @@ type Tree struct {
 	watcher *cgroup.Watcher
 	err     error                // why some cgroups are not watched
 	slices  map[cgroup.Path]bool // slices of pods that have appeared, reported by the runtime or not
-	set     Set
+	set     set
 }
 
 // New returns a Tree without a watcher.
@@ -82,10 +82,7 @@ func (w *Tree) Watcher() *cgroup.Watcher { return w.watcher }
 
 // State returns the state of the watcher as a source.
 func (w *Tree) State() telemetry.SourceState {
-	if w.watcher == nil || w.err != nil {
-		return telemetry.SourceLost
-	}
-	return telemetry.SourceOK
+	return telemetry.LostIf(w.watcher == nil || w.err != nil)
 }
 
 // IsWatched reports whether the watcher reports writes to a cgroup and to crun's cgroup in it. If
@@ -107,8 +104,8 @@ func (w *Tree) Update(targets []cgroup.Target, m *inventory.Inventory, lists boo
 	}
 	pods := slices.AppendSeq(m.PodSlices(), maps.Keys(w.slices))
 	slices.Sort(pods)
-	w.set.Update(targets, slices.Compact(pods))
-	files, parents := w.set.Files(), w.set.Parents()
+	w.set.update(targets, slices.Compact(pods))
+	files, parents := slices.Clip(w.set.files), slices.Clip(w.set.parents)
 	if lists {
 		files = append(files, parents...)
 	}
@@ -143,15 +140,20 @@ func FloodReason(p cgroup.Path) pools.Reason {
 		"%s: processes write the files of this cgroup too often; the daemon reads it once a second instead of watching it. Stop the processes", p)}
 }
 
-// Set holds the cgroups to watch for writes, and for children. The zero value is empty.
-type Set struct {
-	targets, pods  []cgroup.Path
-	files, parents []cgroup.Path
+// set holds the cgroups to watch. The zero value is empty.
+type set struct {
+	targets, pods []cgroup.Path // of which it was made
+	// files holds the cgroups whose files matter: the targets, crun's cgroups in them, and the root of the
+	// kubelet's system partition, which need not exist.
+	files []cgroup.Path
+	// parents holds the cgroups whose children matter, sorted: the cgroups of the kubelet, in which pods
+	// appear, and the slices of pods, in which containers appear.
+	parents []cgroup.Path
 }
 
-// Update makes the set for targets and for the slices of pods, sorted. It does nothing if
+// update makes the set for targets and for the slices of pods, sorted. It does nothing if
 // both are unchanged, as after most passes. Without pods, it holds the cgroups of the kubelet.
-func (s *Set) Update(targets []cgroup.Target, pods []cgroup.Path) {
+func (s *set) update(targets []cgroup.Target, pods []cgroup.Path) {
 	same := func(p cgroup.Path, t cgroup.Target) bool { return p == t.Path }
 	if s.parents != nil && slices.EqualFunc(s.targets, targets, same) && slices.Equal(s.pods, pods) {
 		return
@@ -173,14 +175,6 @@ func (s *Set) Update(targets []cgroup.Target, pods []cgroup.Path) {
 	}
 	s.pods, s.parents = pods, parentsOf(pods)
 }
-
-// Files returns the cgroups whose files matter: the targets, crun's cgroups in them, and the root
-// of the kubelet's system partition, which need not exist.
-func (s *Set) Files() []cgroup.Path { return slices.Clip(s.files) }
-
-// Parents returns the cgroups whose children matter, sorted: the cgroups of the kubelet, in
-// which pods appear, and the slices of pods, in which containers appear.
-func (s *Set) Parents() []cgroup.Path { return slices.Clip(s.parents) }
 
 func parentsOf(pods []cgroup.Path) []cgroup.Path {
 	parents := make([]cgroup.Path, 0, len(pods)+24)

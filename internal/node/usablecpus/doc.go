@@ -6,5 +6,6 @@
 // CPU as offline. Partitions of containers do not count: their CPUs stay in the pools, because the
 // daemon has made them, or reports them in another way.
 //
-// Rule is pure. A Reader holds its last reading, and several goroutines can use it.
+// Kernel receives the kernel's notifications of CPUs that go offline or online. Rule is pure. A Reader
+// holds its last reading, and several goroutines can use it.
 package usablecpus

@@ -15,11 +15,6 @@ import (
 // pollInterval is between readings of the root's CPUs, for which the kernel sends no event.
 const pollInterval = 10 * time.Second
 
-type source interface {
-	Watch(ctx context.Context, changed func() error) error
-	Read(before *topology.Topology) (*topology.Topology, error)
-}
-
 // Machine holds the usable CPUs of a machine.
 type Machine struct {
 	Topology *topology.Topology // of the usable CPUs
@@ -54,7 +49,7 @@ func without(t *topology.Topology, withheld []Withheld) Machine {
 
 // Reader reads the usable CPUs, and reports changes.
 type Reader struct {
-	source  source
+	source  Source
 	cgroups *cgroup.FS
 	log     *slog.Logger
 
@@ -66,7 +61,7 @@ type Reader struct {
 }
 
 // NewReader returns a reader and its first machine, which stays the same without a source.
-func NewReader(s source, cgroups *cgroup.FS, t *topology.Topology, log *slog.Logger) (*Reader, Machine) {
+func NewReader(s Source, cgroups *cgroup.FS, t *topology.Topology, log *slog.Logger) (*Reader, Machine) {
 	m := CutOrLog(t, cgroups, log)
 	return &Reader{source: s, cgroups: cgroups, log: log, all: t, withheld: m.Withheld}, m
 }

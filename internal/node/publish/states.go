@@ -1,6 +1,4 @@
-// Package sourcestate holds the states of the sources of events: which sources are connected, and
-// why another one is not. One goroutine uses a [States].
-package sourcestate
+package publish
 
 import (
 	"cmp"
@@ -13,7 +11,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
-// States holds the states of the sources. A method with an error takes nil for a source that works.
+// States holds the states of the sources of events: which sources are connected, and why another one is
+// not. A method with an error takes nil for a source that works.
 type States struct {
 	log                              *slog.Logger
 	stream                           cri.StreamState
@@ -24,9 +23,6 @@ type States struct {
 	unitsLost, reloadsLost, cpusLost bool
 	withheld                         []usablecpus.Withheld
 }
-
-// New returns the states before the first try.
-func New(log *slog.Logger) *States { return &States{log: log} }
 
 // Stream takes the state of the runtime's event stream.
 func (s *States) Stream(state cri.StreamState, err error) {
@@ -86,9 +82,6 @@ func (s *States) LacksNRI(h *hostenv.Host) bool {
 	return !s.HasNRI() && (s.nri != "" || h.NRISocket == "")
 }
 
-// NRIErr returns why NRI is not connected.
-func (s *States) NRIErr() error { return s.nriErr }
-
 // Units takes the state of systemd's reports of units.
 func (s *States) Units(err error) {
 	if s.unitsLost = err != nil; s.unitsLost {
@@ -110,9 +103,6 @@ func (s *States) CPUs(err error) { s.cpusLost = err != nil }
 // Withhold takes the CPUs that are online and that pools cannot use.
 func (s *States) Withhold(all []usablecpus.Withheld) { s.withheld = all }
 
-// Withheld returns the CPUs that are online and that pools cannot use.
-func (s *States) Withheld() []usablecpus.Withheld { return s.withheld }
-
 // Config takes the result of reading the configuration again.
 func (s *States) Config(err error) {
 	if s.config = err; err != nil {
@@ -128,38 +118,23 @@ func (s *States) ConfigErr() error { return s.config }
 func (s *States) View(h *hostenv.Host, hasUnits bool) map[telemetry.Source]telemetry.SourceState {
 	all := make(map[telemetry.Source]telemetry.SourceState)
 	if h.Runtime != nil {
-		all[telemetry.CRIEvents] = streamState(s.stream)
-		if s.listing != nil {
-			// A runtime that hangs does not end its stream, but sends no events.
-			all[telemetry.CRIEvents] = telemetry.SourceLost
+		all[telemetry.CRIEvents] = telemetry.SourceLost
+		switch {
+		case s.listing != nil: // a runtime that hangs does not end its stream, but sends no events
+		case s.stream == cri.Connected:
+			all[telemetry.CRIEvents] = telemetry.SourceOK
+		case s.stream == cri.Unsupported:
+			all[telemetry.CRIEvents] = telemetry.SourcePolling
 		}
 	}
 	if h.NRISocket != "" {
 		all[telemetry.NRI] = cmp.Or(s.nri, telemetry.SourceAbsent)
 	}
 	if h.CPUs != nil {
-		all[telemetry.CPUs] = lostIf(s.cpusLost)
+		all[telemetry.CPUs] = telemetry.LostIf(s.cpusLost)
 	}
 	if h.Units != nil || hasUnits {
-		all[telemetry.Units] = lostIf(h.Units == nil || s.reloadsLost || s.unitsLost)
+		all[telemetry.Units] = telemetry.LostIf(h.Units == nil || s.reloadsLost || s.unitsLost)
 	}
 	return all
-}
-
-func lostIf(lost bool) telemetry.SourceState {
-	if lost {
-		return telemetry.SourceLost
-	}
-	return telemetry.SourceOK
-}
-
-func streamState(s cri.StreamState) telemetry.SourceState {
-	switch s {
-	case cri.Connected:
-		return telemetry.SourceOK
-	case cri.Unsupported:
-		return telemetry.SourcePolling
-	default:
-		return telemetry.SourceLost
-	}
 }

@@ -1,4 +1,4 @@
-package hotplug_test
+package usablecpus_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/node/hotplug"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
@@ -19,7 +19,7 @@ func TestWatchCallsAndEnds(t *testing.T) {
 	defer cancel()
 	called, ended := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
-		ended <- hotplug.Watch(ctx, func() error {
+		ended <- usablecpus.Kernel{}.Watch(ctx, func() error {
 			called <- struct{}{}
 			return nil
 		})
@@ -49,7 +49,7 @@ func TestWatchCallsAndEnds(t *testing.T) {
 // caller can start it again.
 func TestWatchReturnsError(t *testing.T) {
 	cannot := errors.New("cannot read")
-	err := hotplug.Watch(t.Context(), func() error { return cannot })
+	err := usablecpus.Kernel{}.Watch(t.Context(), func() error { return cannot })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		t.Skipf("this machine has no uevents: %v", err)
 	}

@@ -1,9 +1,10 @@
-package hotplug
+package usablecpus
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // cpuDevices is the directory of the CPUs' devices in sysfs.
@@ -23,11 +26,31 @@ const kernelGroup = 1
 // 2 KiB of variables (UEVENT_BUFFER_SIZE) after action and path.
 const messageLimit = 8 << 10
 
-// Watch calls changed after each event about a CPU, and after a loss of events. It also
-// calls changed once when it begins to listen, because earlier events are unknown. Watch
-// returns nil when ctx ends. It returns errors of the socket and of changed. It works in any
-// network namespace that belongs to the host's user namespace.
-func Watch(ctx context.Context, changed func() error) error {
+// Source reports CPUs that are plugged, unplugged, or switched on or off.
+type Source interface {
+	// Watch calls changed when it begins to listen, and then after each event of a CPU. It
+	// ends with ctx, with the error of changed, or with the reason why it cannot listen.
+	Watch(ctx context.Context, changed func() error) error
+	// Read reads the present topology. It returns before if nothing has changed.
+	Read(before *topology.Topology) (*topology.Topology, error)
+}
+
+// Kernel is the Source of this machine. Sys holds the files below /sys.
+type Kernel struct{ Sys fs.FS }
+
+// Read implements Source. It compares the lists first: a topology takes thousands of files.
+func (k Kernel) Read(before *topology.Topology) (*topology.Topology, error) {
+	if same, err := before.Current(k.Sys); same || err != nil {
+		return before, err
+	}
+	return topology.Read(k.Sys)
+}
+
+// Watch implements Source. The kernel sends a uevent for each CPU, as a netlink message (netlink(7),
+// NETLINK_KOBJECT_UEVENT). No file of sysfs reports the change to a watcher. The kernel has updated the
+// cpusets before. Messages can be lost, so Watch also calls changed after a loss. It works in any network
+// namespace that belongs to the host's user namespace.
+func (Kernel) Watch(ctx context.Context, changed func() error) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return fmt.Errorf("listen for uevents: %w", os.NewSyscallError("socket", err))

@@ -1,4 +1,4 @@
-package sourcestate_test
+package publish_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/sourcestate"
+	"github.com/cpupoold/cpupoold/internal/node/publish"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -22,28 +22,28 @@ func TestView(t *testing.T) {
 	const ok, lost, absent, polling = telemetry.SourceOK, telemetry.SourceLost, telemetry.SourceAbsent, telemetry.SourcePolling
 	for name, c := range map[string]struct {
 		source telemetry.Source
-		do     func(*sourcestate.States)
+		do     func(*publish.States)
 		want   telemetry.SourceState
 	}{
-		"stream before the start": {telemetry.CRIEvents, func(*sourcestate.States) {}, lost},
-		"stream":                  {telemetry.CRIEvents, func(s *sourcestate.States) { s.Stream(cri.Connected, nil) }, ok},
-		"runtime without events":  {telemetry.CRIEvents, func(s *sourcestate.States) { s.Stream(cri.Unsupported, nil) }, polling},
-		"runtime that hangs":      {telemetry.CRIEvents, func(s *sourcestate.States) { s.Stream(cri.Connected, nil); s.Listed(errAway) }, lost},
-		"runtime that answers":    {telemetry.CRIEvents, func(s *sourcestate.States) { s.Stream(cri.Connected, nil); s.Listed(errAway); s.Listed(nil) }, ok},
-		"NRI before the start":    {telemetry.NRI, func(*sourcestate.States) {}, absent},
-		"no NRI":                  {telemetry.NRI, func(s *sourcestate.States) { s.NRI(nri.Absent, errAway) }, absent},
-		"NRI":                     {telemetry.NRI, func(s *sourcestate.States) { s.NRI(nri.Connected, nil) }, ok},
-		"NRI lost":                {telemetry.NRI, func(s *sourcestate.States) { s.NRI(nri.Connected, nil); s.NRI(nri.Absent, errAway) }, lost},
-		"units":                   {telemetry.Units, func(*sourcestate.States) {}, ok},
-		"units lost":              {telemetry.Units, func(s *sourcestate.States) { s.Units(errAway) }, lost},
-		"reloads lost":            {telemetry.Units, func(s *sourcestate.States) { s.Reloads(errAway); s.Units(nil) }, lost},
-		"units again":             {telemetry.Units, func(s *sourcestate.States) { s.Reloads(errAway); s.Reloads(nil) }, ok},
-		"CPUs":                    {telemetry.CPUs, func(*sourcestate.States) {}, ok},
-		"CPUs lost":               {telemetry.CPUs, func(s *sourcestate.States) { s.CPUs(errAway) }, lost},
+		"stream before the start": {telemetry.CRIEvents, func(*publish.States) {}, lost},
+		"stream":                  {telemetry.CRIEvents, func(s *publish.States) { s.Stream(cri.Connected, nil) }, ok},
+		"runtime without events":  {telemetry.CRIEvents, func(s *publish.States) { s.Stream(cri.Unsupported, nil) }, polling},
+		"runtime that hangs":      {telemetry.CRIEvents, func(s *publish.States) { s.Stream(cri.Connected, nil); s.Listed(errAway) }, lost},
+		"runtime that answers":    {telemetry.CRIEvents, func(s *publish.States) { s.Stream(cri.Connected, nil); s.Listed(errAway); s.Listed(nil) }, ok},
+		"NRI before the start":    {telemetry.NRI, func(*publish.States) {}, absent},
+		"no NRI":                  {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Absent, errAway) }, absent},
+		"NRI":                     {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Connected, nil) }, ok},
+		"NRI lost":                {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Connected, nil); s.NRI(nri.Absent, errAway) }, lost},
+		"units":                   {telemetry.Units, func(*publish.States) {}, ok},
+		"units lost":              {telemetry.Units, func(s *publish.States) { s.Units(errAway) }, lost},
+		"reloads lost":            {telemetry.Units, func(s *publish.States) { s.Reloads(errAway); s.Units(nil) }, lost},
+		"units again":             {telemetry.Units, func(s *publish.States) { s.Reloads(errAway); s.Reloads(nil) }, ok},
+		"CPUs":                    {telemetry.CPUs, func(*publish.States) {}, ok},
+		"CPUs lost":               {telemetry.CPUs, func(s *publish.States) { s.CPUs(errAway) }, lost},
 	} {
 		h := nodefixture.New(t, nodefixture.Spec{}).Host()
 		h.NRISocket = "nri.sock"
-		s := sourcestate.New(slog.New(slog.DiscardHandler))
+		s := publish.NewStates(slog.New(slog.DiscardHandler))
 		if c.do(s); s.View(&h, false)[c.source] != c.want {
 			t.Errorf("%s: %s is %q; want %q", name, c.source, s.View(&h, false)[c.source], c.want)
 		}
@@ -57,7 +57,7 @@ func TestView(t *testing.T) {
 // TestLog checks that each change of a source is logged once, and the causes that States returns.
 func TestLog(t *testing.T) {
 	var text strings.Builder
-	s := sourcestate.New(slog.New(slog.NewTextHandler(&text, nil)))
+	s := publish.NewStates(slog.New(slog.NewTextHandler(&text, nil)))
 	for _, err := range []error{errAway, errAway, nil, nil} {
 		s.Listed(err)
 	}

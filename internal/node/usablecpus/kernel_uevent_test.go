@@ -1,10 +1,10 @@
-package hotplug_test
+package usablecpus_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/hotplug"
+	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 )
 
 // message returns a uevent in the kernel's format.
@@ -31,7 +31,7 @@ func TestIsAboutCPU(t *testing.T) {
 		{"nothing", nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := hotplug.IsAboutCPU(test.message); got != test.want {
+			if got := usablecpus.IsAboutCPU(test.message); got != test.want {
 				t.Errorf("IsAboutCPU = %t; want %t", got, test.want)
 			}
 		})
@@ -43,7 +43,7 @@ func FuzzIsAboutCPU(f *testing.F) {
 	f.Add(message("offline@/devices/system/cpu/cpu3", "ACTION=offline", "SUBSYSTEM=cpu"))
 	f.Add(message("@/devices/system/cpu/cpu", "", "=", "SUBSYSTEM"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if hotplug.IsAboutCPU(b) && (!strings.Contains(string(b), "@/devices/system/cpu/cpu") || !strings.Contains(string(b), "SUBSYSTEM=cpu")) {
+		if usablecpus.IsAboutCPU(b) && (!strings.Contains(string(b), "@/devices/system/cpu/cpu") || !strings.Contains(string(b), "SUBSYSTEM=cpu")) {
 			t.Errorf("IsAboutCPU(%q)", b)
 		}
 	})
