@@ -1,6 +1,7 @@
 package auxiliary
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -95,12 +96,7 @@ func (c *Cgroups) in(slice cgroup.Path, taken map[cgroup.Path]bool, sandboxes ma
 	all = slices.DeleteFunc(all, func(p cgroup.Path) bool {
 		return taken[p] || sandboxes[inventory.IDAt(p, cgroup.DriverCgroupfs)]
 	})
-	slices.SortFunc(all, func(a, b cgroup.Path) int {
-		if ka, kb := rank(a), rank(b); ka != kb {
-			return ka - kb
-		}
-		return strings.Compare(string(a), string(b))
-	})
+	slices.SortFunc(all, func(a, b cgroup.Path) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
 	return all
 }
 

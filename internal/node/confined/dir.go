@@ -51,7 +51,7 @@ func (d *Dir) Sub(name string, perm fs.FileMode) (*Dir, error) {
 	if err := unix.Mkdirat(d.fd(), name, uint32(perm.Perm())); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, d.fault("mkdir", name, err)
 	}
-	sub, err := d.sub(name)
+	sub, err := d.Enter(name)
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +100,9 @@ func (d *Dir) Stamp(name string) (Stamp, error) {
 	return Stamp{st.Dev, st.Ino, st.Mode, st.Size, st.Ctim}, nil
 }
 
-// Enter opens a directory in d. A missing one is an error.
-func (d *Dir) Enter(name string) (*Dir, error) { return d.sub(name) }
-
 // Names returns at most limit names in a directory of d, or in d (".") itself, in no order.
 func (d *Dir) Names(name string, limit int) ([]string, error) {
-	sub, err := d.sub(name)
+	sub, err := d.Enter(name)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +250,7 @@ const clearBatch = 1000
 
 // empty removes entries, and moves directories with entries to d.
 func (d *Dir) empty(name string, steps *int) (inner []string, err error) {
-	sub, err := d.sub(name)
+	sub, err := d.Enter(name)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +313,8 @@ func (d *Dir) regular(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-func (d *Dir) sub(name string) (*Dir, error) {
+// Enter opens a directory in d. A missing one is an error.
+func (d *Dir) Enter(name string) (*Dir, error) {
 	f, err := d.open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		err = d.fault("open", name, ErrForeign)

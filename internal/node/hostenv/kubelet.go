@@ -79,43 +79,31 @@ func newStateFile(c *config.Config) cpuManager {
 	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
 }
 
-// State returns the content of the file. It gives up after stateTimeout.
+// State returns the content of the file. It waits for the end of a pending read first, because the result of that
+// read may be old. It gives up after stateTimeout.
 func (f *stateFile) State(ctx context.Context) (podresources.CPUState, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	r, err := f.content(ctx)
-	if err == nil {
-		err = r.err
-	}
-	if err != nil {
-		return podresources.CPUState{}, err
-	}
-	return podresources.ParseCPUState(r.content)
-}
-
-// content drops the result of a pending read, which may be old, and waits for its end.
-func (f *stateFile) content(ctx context.Context) (stateRead, error) {
-	hangs := func() (stateRead, error) {
-		return stateRead{}, fmt.Errorf("read %s: its disk does not answer: %w", f.name, ctx.Err())
-	}
-	if f.pending != nil {
-		select {
-		case <-f.pending:
-		case <-ctx.Done():
-			return hangs()
+	for isNew := f.pending == nil; ; isNew = true {
+		if f.pending == nil {
+			f.pending = make(chan stateRead, 1)
+			go func(to chan<- stateRead) {
+				b, err := f.read(f.name, cpuManagerLimit)
+				to <- stateRead{b, err}
+			}(f.pending)
 		}
-	}
-	f.pending = make(chan stateRead, 1)
-	go func(to chan<- stateRead) {
-		b, err := f.read(f.name, cpuManagerLimit)
-		to <- stateRead{b, err}
-	}(f.pending)
-	select {
-	case r := <-f.pending:
-		f.pending = nil
-		return r, nil
-	case <-ctx.Done():
-		return hangs()
+		select {
+		case r := <-f.pending:
+			if f.pending = nil; !isNew {
+				continue
+			}
+			if r.err != nil {
+				return podresources.CPUState{}, r.err
+			}
+			return podresources.ParseCPUState(r.content)
+		case <-ctx.Done():
+			return podresources.CPUState{}, fmt.Errorf("read %s: its disk does not answer: %w", f.name, ctx.Err())
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (k Kubelet) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(k.Root.Host(), at)
+	b, err := procroot.ReadFile(k.Root.Host(), at)
 	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
 		wrong.Path = name
 	}

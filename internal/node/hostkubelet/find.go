@@ -2,7 +2,6 @@ package hostkubelet
 
 import (
 	"bytes"
-	"errors"
 	"io/fs"
 	"iter"
 	"maps"
@@ -26,8 +25,6 @@ type Kubelet struct {
 // initPID is the first process of the PID namespace. In a pod with hostPID it belongs to the host.
 const initPID = 1
 
-var errNotRegular = errors.New("not a regular file")
-
 // Find returns the kubelet of this node. Of several it is the process with the lowest number. A
 // kubelet that is part of K3s counts if no other runs.
 func Find(host fs.FS) Kubelet {
@@ -38,7 +35,7 @@ func Find(host fs.FS) Kubelet {
 		if err != nil {
 			continue
 		}
-		cmdline, err := readFile(host, "proc/"+e.Name()+"/cmdline")
+		cmdline, err := procroot.ReadFile(host, "proc/"+e.Name()+"/cmdline")
 		if err != nil {
 			continue // the process has ended, or access is denied
 		}
@@ -58,7 +55,7 @@ func Find(host fs.FS) Kubelet {
 		if isK3s {
 			k.Flags = k3sFlags(k.Root, words)
 		} else {
-			k.Flags = parseFlags(cmdline)
+			k.Flags = maps.Collect(eachFlag(cmdline))
 		}
 	}
 	return k
@@ -68,7 +65,7 @@ func Find(host fs.FS) Kubelet {
 // process that has ended counts as nested: its files are gone, and a pod chooses its command line.
 func isNested(host fs.FS, pid int) bool {
 	dir := "proc/" + strconv.Itoa(pid)
-	status, _ := readFile(host, dir+"/status") // without an answer the process counts as the host's
+	status, _ := procroot.ReadFile(host, dir+"/status") // without an answer the process counts as the host's
 	for line := range bytes.Lines(status) {
 		// NSpid has the process's number in each PID namespace (proc_pid_status(5)).
 		if ids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok && len(bytes.Fields(ids)) > 1 {
@@ -83,7 +80,7 @@ func isNested(host fs.FS, pid int) bool {
 }
 
 func inPod(host fs.FS, dir string) bool {
-	b, _ := readFile(host, dir+"/cgroup")
+	b, _ := procroot.ReadFile(host, dir+"/cgroup")
 	for line := range strings.Lines(string(b)) {
 		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/"); ok {
 			return cgroup.Path(at).InPod()
@@ -92,11 +89,7 @@ func inPod(host fs.FS, dir string) bool {
 	return false
 }
 
-// parseFlags accepts --name=value, --name value and _ instead of -. The last value counts.
-func parseFlags(cmdline []byte) map[string]string {
-	return maps.Collect(eachFlag(cmdline))
-}
-
+// eachFlag accepts --name=value, --name value and _ instead of -. The last value counts.
 func eachFlag(cmdline []byte) iter.Seq2[string, string] {
 	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	return func(yield func(name, value string) bool) {
@@ -166,14 +159,4 @@ func k3sFlags(root procroot.FS, words []string) map[string]string {
 		}
 	}
 	return flags
-}
-
-// readFile reads a regular file. The opening of a FIFO would wait for a writer.
-func readFile(root fs.FS, name string) ([]byte, error) {
-	if info, err := fs.Stat(root, name); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errNotRegular}
-	}
-	return procroot.ReadFile(root, name)
 }

@@ -48,17 +48,6 @@ const (
 	lastingControl   = "/etc/systemd/system.control/"
 )
 
-// Administrators returns the files of a unit that cpupoold does not write.
-func Administrators(files []string) []string {
-	var all []string
-	for _, name := range files {
-		if !strings.HasPrefix(name, runtimeControl) && !strings.HasPrefix(name, runtimeTransient) {
-			all = append(all, name)
-		}
-	}
-	return all
-}
-
 // OfTheHost returns a reader of the host's unit files that also works in a container. In
 // the host's PID namespace, the root directory of process 1 is the host's. If the file
 // cannot be read there, the reader uses the path itself.
@@ -78,7 +67,10 @@ func OfTheHost(read func(name string) ([]byte, error)) func(name string) ([]byte
 // name shows that it sets AllowedCPUs.
 func Settings(files []string, has cpuset.Set, read func(name string) ([]byte, error)) Setting {
 	var s Setting
-	for _, name := range Administrators(files) {
+	for _, name := range files {
+		if strings.HasPrefix(name, runtimeControl) || strings.HasPrefix(name, runtimeTransient) {
+			continue
+		}
 		b, err := read(name)
 		if err != nil {
 			if strings.HasPrefix(name, lastingControl) && path.Base(name) == "50-"+cgroup.UnitCPUs+".conf" && !has.IsEmpty() {

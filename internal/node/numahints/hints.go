@@ -59,10 +59,13 @@ func (h *Hints) State() telemetry.SourceState { return h.state }
 // containers whose nodes the kubelet reports in part only.
 func (h *Hints) Take(a Answer, m *inventory.Inventory, now time.Time) (incomplete []podresources.Container) {
 	h.asking = false
-	noKubelet := errors.Is(a.err, hostenv.ErrNoKubelet) && h.state == ""
-	h.noteState(a.err)
-	if a.err == nil {
+	noKubelet := errors.Is(a.err, hostenv.ErrNoKubelet) && h.state == "" // a kubelet that has answered before only restarts
+	switch {
+	case a.err == nil:
+		h.state = telemetry.SourceOK
 		incomplete = h.learn(a, a.podUIDs(m))
+	case !noKubelet:
+		h.state, h.off = telemetry.SourceLost, errors.Is(a.err, podresources.ErrNotSupported)
 	}
 	for k := range a.keys {
 		q := h.open[k]
@@ -78,18 +81,6 @@ func (h *Hints) Take(a Answer, m *inventory.Inventory, now time.Time) (incomplet
 		}
 	}
 	return incomplete
-}
-
-func (h *Hints) noteState(err error) {
-	switch {
-	case err == nil:
-		h.state = telemetry.SourceOK
-	case errors.Is(err, hostenv.ErrNoKubelet) && h.state == "":
-		// The node has no kubelet. One that has answered before only restarts.
-	default:
-		h.state = telemetry.SourceLost
-		h.off = errors.Is(err, podresources.ErrNotSupported)
-	}
 }
 
 // learn records nodes of pods. The kubelet may not know a container yet, as after a restart.

@@ -6,6 +6,7 @@
 package procroot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -108,8 +109,15 @@ func (f FS) absolute(op, name string) (string, error) {
 // MaxFile is the maximum size in bytes of a file of another program. Real files have some kilobytes.
 const MaxFile = 1 << 20
 
-// ReadFile reads a file of at most MaxFile bytes.
+var errNotRegular = errors.New("not a regular file")
+
+// ReadFile reads a regular file of at most MaxFile bytes. The opening of a FIFO would wait for a writer.
 func ReadFile(root fs.FS, name string) ([]byte, error) {
+	if info, err := fs.Stat(root, name); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errNotRegular}
+	}
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
