@@ -3,7 +3,6 @@ package latency
 import (
 	"os"
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -29,16 +28,11 @@ func leave(measured cpuset.Set) {
 			if err != nil || rest.IsEmpty() || rest.Equal(allowed) {
 				continue
 			}
-			_ = unix.SchedSetaffinityDynamic(tid, mask(rest)) // the thread may have ended
+			mask := unix.NewCPUSet(rest.Last() + 1)
+			for cpu := range rest.All() {
+				mask.Set(cpu)
+			}
+			_ = unix.SchedSetaffinityDynamic(tid, mask) // the thread may have ended
 		}
 	}
-}
-
-func mask(cpus cpuset.Set) unix.CPUSetDynamic {
-	const width = 8 * int(unsafe.Sizeof(unix.CPUSetDynamic{}[0]))
-	m := make(unix.CPUSetDynamic, cpus.Last()/width+1)
-	for cpu := range cpus.All() {
-		m[cpu/width] |= 1 << (cpu % width)
-	}
-	return m
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -50,7 +51,6 @@ func (c *Candidates) Choose(request cpuset.Set) (cpuset.Set, error) {
 	return request, errors.Join(refused...)
 }
 
-// obstacle returns the reason why a CPU must not be measured, or "".
 func (c *Candidates) obstacle(cpu int) string {
 	if !c.Online.Contains(cpu) {
 		return "is not online"
@@ -76,19 +76,10 @@ func (c *Candidates) obstacle(cpu int) string {
 			return fmt.Sprintf("is in the %s pool", o.Pool)
 		}
 	}
-	if !c.has(cpu) {
+	if !slices.ContainsFunc(c.Owners, func(o audit.Owner) bool { return o.CPUs.Contains(cpu) }) {
 		return "is in no pool"
 	}
 	return ""
-}
-
-func (c *Candidates) has(cpu int) bool {
-	for _, o := range c.Owners {
-		if o.CPUs.Contains(cpu) {
-			return true
-		}
-	}
-	return false
 }
 
 // owner returns the name of the container, unit, pod or claim that has a CPU exclusively.

@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.lock.Close(), s.dir.Close()) }()
 	if err := t.clean(s, o.Boot, &r); err != nil {
 		return r, err
 	}
@@ -325,7 +325,6 @@ func (o *Options) check(ctx context.Context, reasons chan<- string) {
 	}
 }
 
-// source is the trace of a CPU.
 type source struct {
 	text   io.ReadCloser
 	parser *Parser

@@ -63,8 +63,6 @@ func openState(name string) (*state, error) {
 	return &state{dir, f}, nil
 }
 
-func (s *state) close() error { return errors.Join(s.lock.Close(), s.dir.Close()) }
-
 func (s *state) save(j journal) error {
 	text, err := json.Marshal(j)
 	if err == nil {
@@ -119,9 +117,13 @@ func (t tracefs) settings(o *Options) ([]change, error) {
 		// The runtime must not exceed the period.
 		period := [2]string{"osnoise/period_us", osnoisePeriod}
 		runtime := [2]string{"osnoise/runtime_us", osnoisePeriod}
-		now, err := t.number(runtime[0])
+		text, err := t.value(runtime[0])
 		if err != nil {
 			return nil, err
+		}
+		now, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", runtime[0], err)
 		}
 		if to, _ := strconv.Atoi(osnoisePeriod); to >= now {
 			want = append(want, period, runtime)
@@ -189,16 +191,4 @@ func (t tracefs) remove() (bool, error) {
 func (t tracefs) value(name string) (string, error) {
 	text, err := t.Read(name)
 	return strings.TrimSpace(text), err
-}
-
-func (t tracefs) number(name string) (int, error) {
-	text, err := t.value(name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", name, err)
-	}
-	return n, nil
 }
