@@ -82,7 +82,6 @@ const (
 // package confined, it stays below the 255 bytes of a file name.
 const maxNameLength = 200
 
-// checkFileName returns an error if name is not a plain file name.
 func checkFileName(what, name string) error {
 	if name == "" || len(name) > maxNameLength || name[0] == '.' || strings.ContainsAny(name, "/\x00\n") {
 		return fmt.Errorf("%s %.80q is not a valid file name; cannot write its CPUs to a file", what, name)
@@ -105,23 +104,17 @@ func (e Entry) Render(files map[string]string) error {
 		return nil
 	}
 	base := strings.TrimSuffix(name, jsonSuffix)
-	files[base+envSuffix] = e.environmentFile()
+	var environment strings.Builder // for EnvironmentFile= (systemd.exec). The values need no quotes
+	for _, v := range e.variables() {
+		fmt.Fprintf(&environment, "%s=%s\n", v[0], v[1])
+	}
+	files[base+envSuffix] = environment.String()
 	if e.Exclusive {
 		// A separate file, because not all Go programs should read it: the Go runtime follows
 		// changes of the CPUs by default, and does not with GOMAXPROCS.
 		files[base+goSuffix] = fmt.Sprintf("GOMAXPROCS=%d\n", e.CPUs.Len())
 	}
 	return nil
-}
-
-// environmentFile returns the content for EnvironmentFile= (systemd.exec). Its values need no
-// quotes.
-func (e Entry) environmentFile() string {
-	var b strings.Builder
-	for _, v := range e.variables() {
-		fmt.Fprintf(&b, "%s=%s\n", v[0], v[1])
-	}
-	return b.String()
 }
 
 // Environment returns the environment variables about the entry's CPUs, by name.

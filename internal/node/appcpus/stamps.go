@@ -60,7 +60,7 @@ func (w *Writer) stamp(d *confined.Dir, files map[string]string) stamps {
 		return nil
 	}
 	for name, content := range files {
-		if w.content[name] != content || w.failed[name] || w.faults[name] != "" || !add(name) {
+		if f := w.files[name]; f.content != content || f.failed || f.fault != "" || !add(name) {
 			return nil
 		}
 	}

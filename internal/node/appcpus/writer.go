@@ -33,10 +33,7 @@ const (
 type Writer struct {
 	dir       string
 	rendering map[string]*rendering // by name of the JSON file
-	content   map[string]string     // written files
-	failed    map[string]bool       // not written
-	files     map[string]bool       // of the entries, existing or not
-	faults    map[string]string     // by file
+	files     map[string]*file      // of the entries, by name
 	checked   bool                  // a Write has compared all files.
 	checks    int                   // of all files
 	seen      map[string]stamps     // by directory, of directories whose files a check has read and kept
@@ -50,6 +47,13 @@ type Writer struct {
 	fresh    map[string]stamps
 }
 
+// file is a file of an entry, existing or not.
+type file struct {
+	content string // as written; empty before
+	failed  bool   // content was not written
+	fault   string
+}
+
 // rendering holds the files of an entry, so that only changed entries are rendered.
 type rendering struct {
 	entry Entry
@@ -58,7 +62,7 @@ type rendering struct {
 
 // NewWriter returns a Writer of the files below dir. It does not write yet.
 func NewWriter(dir string) *Writer {
-	return &Writer{dir: dir, content: make(map[string]string), seen: make(map[string]stamps), failed: make(map[string]bool), faults: make(map[string]string)}
+	return &Writer{dir: dir, seen: make(map[string]stamps)}
 }
 
 // Result is the result of a Write.
@@ -98,10 +102,10 @@ func (w *Writer) Write(entries []Entry, whole bool) Result {
 	}
 	r := Result{Faults: invalid, Err: cmp.Or(w.sync(want, before), w.err), Leftover: errors.Join(w.leftover...)}
 	r.Again = w.again || r.Err != nil || r.Leftover != nil
-	w.forget(want)
+	maps.DeleteFunc(w.seen, func(dir string, _ stamps) bool { return want[dir] == nil && dir != unitsDir && dir != containersDir })
 	for i := range entries {
 		for _, name := range names[i] {
-			if text := w.faults[name]; text != "" {
+			if text := w.files[name].fault; text != "" {
 				r.Faults = append(r.Faults, Fault{entries[i], path.Join(w.dir, name) + ": " + text})
 				r.Again = true
 			}
@@ -110,22 +114,11 @@ func (w *Writer) Write(entries []Entry, whole bool) Result {
 	return r
 }
 
-// forget drops the state of files that no entry has, and faults of files without a content.
-func (w *Writer) forget(want map[string]map[string]string) {
-	maps.DeleteFunc(w.content, func(name, _ string) bool { return !w.files[name] })
-	maps.DeleteFunc(w.seen, func(dir string, _ stamps) bool { return want[dir] == nil && dir != unitsDir && dir != containersDir })
-	maps.DeleteFunc(w.failed, func(name string, _ bool) bool { return !w.files[name] })
-	maps.DeleteFunc(w.faults, func(name, _ string) bool {
-		_, wanted := want[path.Dir(name)][name]
-		return !wanted
-	})
-}
-
 // render returns the content of all files that have one, by directory and name, and the sorted
 // names of each entry's files.
 func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[string]map[string]string, names [][]string) {
 	want, names = make(map[string]map[string]string), make([][]string, len(entries))
-	renderings, files := make(map[string]*rendering, len(entries)), make(map[string]bool, len(entries))
+	renderings, files := make(map[string]*rendering, len(entries)), make(map[string]*file, len(entries))
 	for i, e := range entries {
 		name, err := e.Name()
 		r := w.rendering[name]
@@ -140,15 +133,16 @@ func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[s
 		renderings[name] = r
 		names[i] = slices.Sorted(maps.Keys(r.files))
 		for name, content := range r.files {
-			files[name] = true
+			f := cmp.Or(w.files[name], &file{})
+			files[name] = f
 			dir := path.Dir(name)
 			if want[dir] == nil {
 				want[dir] = make(map[string]string)
 			}
-			if before, known := w.content[name]; e.Verified {
+			if e.Verified {
 				want[dir][name] = content
-			} else if known {
-				want[dir][name] = before
+			} else if f.content != "" {
+				want[dir][name] = f.content
 			}
 		}
 	}
@@ -159,7 +153,7 @@ func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[s
 // sync writes the files in want, and then removes files that no entry has: many of them must not
 // delay a file. It starts with the files of removed pods, because an existing pod can make more files
 // at any time.
-func (w *Writer) sync(want map[string]map[string]string, before map[string]bool) error {
+func (w *Writer) sync(want map[string]map[string]string, before map[string]*file) error {
 	top, err := confined.Open(w.dir, dirMode)
 	if err != nil {
 		return fmt.Errorf("write CPUs for applications: %w", err)
@@ -167,7 +161,7 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 	defer top.Close() //nolint:errcheck // a directory
 	obsolete := make(map[string][]string)
 	for name := range before {
-		if dir := path.Dir(name); !w.files[name] {
+		if dir := path.Dir(name); w.files[name] == nil {
 			obsolete[dir] = append(obsolete[dir], path.Base(name))
 		}
 	}
@@ -210,7 +204,7 @@ func (w *Writer) sync(want map[string]map[string]string, before map[string]bool)
 func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]string, obsolete []string) bool {
 	changed := make([]string, 0, len(files))
 	for name, content := range files {
-		if old, had := w.content[name]; w.whole || !had || old != content || w.failed[name] {
+		if f := w.files[name]; w.whole || f.content != content || f.failed {
 			changed = append(changed, name)
 		}
 	}
@@ -236,9 +230,10 @@ func (w *Writer) writeDir(parent *confined.Dir, dir string, files map[string]str
 	unclean := w.whole || foreign || len(obsolete) > 0
 	kept := w.whole && !foreign && now != nil
 	for _, name := range changed {
-		was := w.content[name]
+		f := w.files[name]
+		was := f.content
 		unclean = w.writeFile(d, name, files[name], foreign) || unclean
-		kept = kept && was == files[name] && !w.failed[name] && w.faults[name] == ""
+		kept = kept && was == files[name] && !f.failed && f.fault == ""
 	}
 	if kept {
 		w.fresh[dir] = now
@@ -258,7 +253,7 @@ func (w *Writer) clean(parent *confined.Dir, dir string, obsolete []string) {
 	w.note(err)
 	steps, notes := dirSteps, len(w.leftover)
 	for _, base := range append(bases, obsolete...) {
-		if isGenerated(base) && !w.files[path.Join(dir, base)] {
+		if isGenerated(base) && w.files[path.Join(dir, base)] == nil {
 			steps -= w.clear(d, base, steps)
 		}
 	}
@@ -284,14 +279,10 @@ func sub(parent *confined.Dir, base string) (d *confined.Dir, foreign bool, err 
 // writeFile writes a file unless it has the content already. It reports whether another
 // program has changed the file, or everything in its directory.
 func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) bool {
-	base := path.Base(name)
-	old, had := w.content[name]
-	had = had && !w.failed[name]
-	is, err := d.Read(base, int64(max(len(old), len(content))))
-	switch {
-	case errors.Is(err, confined.ErrForeign):
-		foreign = true
-	case had && (err != nil || string(is) != old):
+	base, f := path.Base(name), w.files[name]
+	is, err := d.Read(base, int64(max(len(f.content), len(content))))
+	has := f.content != "" && !f.failed
+	if errors.Is(err, confined.ErrForeign) || has && (err != nil || string(is) != f.content) {
 		foreign = true
 	}
 	if err != nil || string(is) != content {
@@ -300,23 +291,22 @@ func (w *Writer) writeFile(d *confined.Dir, name, content string, foreign bool) 
 			return foreign
 		}
 	}
-	w.content[name] = content
-	delete(w.failed, name)
-	delete(w.faults, name)
+	*f = file{content: content}
 	if foreign {
-		w.faults[name] = foreignFault
+		f.fault = foreignFault
 	}
 	return foreign
 }
 
 // fail notes a file whose content cannot be written. A later Write tries again.
 func (w *Writer) fail(name, content string, err error) {
-	w.content[name], w.failed[name] = content, true
+	f := w.files[name]
+	f.content, f.failed = content, true
 	if isGeneral(err) {
 		w.err = fmt.Errorf("write CPUs for applications: %w", err)
 		return
 	}
-	w.faults[name] = "cannot be written: " + err.Error()
+	f.fault = "cannot be written: " + err.Error()
 }
 
 // isGeneral reports whether an error is of the file system, and not of a pod's file.
