@@ -22,7 +22,6 @@ type Node struct {
 	Assignments []pools.Assignment // with the CPUs of the claims
 }
 
-// of returns the prepared claim with a UID, and whether it exists.
 func (n *Node) of(uid string) (pools.Claim, bool) {
 	i := slices.IndexFunc(n.Claims, func(c pools.Claim) bool { return c.UID == uid })
 	if i < 0 {
@@ -31,28 +30,20 @@ func (n *Node) of(uid string) (pools.Claim, bool) {
 	return n.Claims[i], true
 }
 
-// Uses are the claims of a container.
-type Uses struct {
-	Claims []string // UIDs, sorted
-	// Ignored is the reason why a variable in the container's environment is not believed. It is
-	// empty if all are, or if none exists.
-	Ignored string
-}
-
-// Find returns the claims that a container of a pod uses. An error is the reason why it must not be
-// created.
-func (n *Node) Find(refs cri.ClaimRefs, podUID string) (Uses, error) {
-	var u Uses
+// Find returns the UIDs of the claims that a container of a pod uses, and the reason why a variable in its environment
+// is not believed. The reason is empty if all are, or if none exists. An error is the reason why the container must not
+// be created.
+func (n *Node) Find(refs cri.ClaimRefs, podUID string) (uids []string, unbelieved string, err error) {
 	for _, uid := range refs.Devices {
 		c, prepared := n.of(uid)
 		switch {
 		case !prepared:
-			return Uses{}, fmt.Errorf("claim %q of CPUs is not prepared on this node; the kubelet must prepare it through the driver before it creates the container: check that cpupool-dra runs on this node", uid)
+			return nil, "", fmt.Errorf("claim %q of CPUs is not prepared on this node; the kubelet must prepare it through the driver before it creates the container: check that cpupool-dra runs on this node", uid)
 		case c.PodUID != podUID:
-			return Uses{}, fmt.Errorf("claim %s/%s (%s) is prepared for pod %s, and the container is in pod %s; CPUs of a claim are for one pod: create a claim for each pod, for example from a ResourceClaimTemplate",
+			return nil, "", fmt.Errorf("claim %s/%s (%s) is prepared for pod %s, and the container is in pod %s; CPUs of a claim are for one pod: create a claim for each pod, for example from a ResourceClaimTemplate",
 				c.Namespace, c.Name, uid, c.PodUID, podUID)
 		}
-		u.Claims = append(u.Claims, uid)
+		uids = append(uids, uid)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(refs.Variables)) {
 		if slices.Contains(refs.Devices, uid) {
@@ -60,12 +51,12 @@ func (n *Node) Find(refs cri.ClaimRefs, podUID string) (Uses, error) {
 		}
 		why := n.disbelief(refs, podUID, uid)
 		if why == "" {
-			u.Claims = append(u.Claims, uid)
-		} else if u.Ignored == "" {
-			u.Ignored = ignored(uid, refs.Variables[uid], why)
+			uids = append(uids, uid)
+		} else if unbelieved == "" {
+			unbelieved = ignored(uid, refs.Variables[uid], why)
 		}
 	}
-	return u, nil
+	return uids, unbelieved, nil
 }
 
 // disbelief returns the reason why the variable for a claim is not believed, or "".
@@ -97,7 +88,6 @@ func (n *Node) cpusOf(uid string) (all cpuset.Set) {
 	return all
 }
 
-// ignored returns the text about a variable that is not believed.
 func ignored(uid, value, why string) string {
 	const longest = 120 // characters of a text that the author of the pod chooses
 	return fmt.Sprintf("the container's environment has %.*q, which cpupoold does not believe: %s; the variable has no effect. "+

@@ -74,15 +74,15 @@ func TestFind(t *testing.T) {
 				env = append(env, cri.ClaimVariable+e)
 			}
 			n := node()
-			got, err := n.Find(cri.ClaimRefsOf(devices, env), "p")
+			got, ignored, err := n.Find(cri.ClaimRefsOf(devices, env), "p")
 			if (err != nil) != (tt.refused != "") || err != nil && !strings.Contains(err.Error(), tt.refused) {
 				t.Fatalf("error = %v; want %q", err, tt.refused)
 			}
-			if want := strings.Fields(tt.want); !slices.Equal(got.Claims, want) {
-				t.Errorf("claims = %q; want %q", got.Claims, want)
+			if want := strings.Fields(tt.want); !slices.Equal(got, want) {
+				t.Errorf("claims = %q; want %q", got, want)
 			}
-			if (got.Ignored != "") != (tt.ignored != "") || !strings.Contains(got.Ignored, tt.ignored) {
-				t.Errorf("ignored = %q; want %q", got.Ignored, tt.ignored)
+			if (ignored != "") != (tt.ignored != "") || !strings.Contains(ignored, tt.ignored) {
+				t.Errorf("ignored = %q; want %q", ignored, tt.ignored)
 			}
 		})
 	}
@@ -101,11 +101,11 @@ func FuzzFind(f *testing.F) {
 			all = append(all, cri.ClaimVariable+e)
 		}
 		n, refs := node(), cri.ClaimRefsOf(nil, all)
-		got, err := n.Find(refs, pod)
-		if err != nil || len(got.Ignored) > 2000 {
-			t.Errorf("error = %v, reason of %d bytes; want no error and at most 2000", err, len(got.Ignored))
+		got, ignored, err := n.Find(refs, pod)
+		if err != nil || len(ignored) > 2000 {
+			t.Errorf("error = %v, reason of %d bytes; want no error and at most 2000", err, len(ignored))
 		}
-		for _, uid := range got.Claims {
+		for _, uid := range got {
 			i := slices.IndexFunc(n.Claims, func(c pools.Claim) bool { return c.UID == uid })
 			cpus, err := cpuset.Parse(refs.Variables[uid])
 			if i < 0 || n.Claims[i].PodUID != pod || err != nil || !cpus.Equal(map[string]cpuset.Set{"u": cpuset.Of(4, 5, 8), "v": cpuset.Of(9), "x": cpuset.Of(10)}[uid]) {

@@ -27,11 +27,11 @@ func (n *Node) Problems(m *inventory.Inventory) (all []pools.Problem) {
 		if pod := m.PodOf(e); pod != nil {
 			p.PodUID, p.Pod = pod.UID, pod.Name()
 		}
-		switch uses, err := n.Find(e.Container.Claims, p.PodUID); {
+		switch _, unbelieved, err := n.Find(e.Container.Claims, p.PodUID); {
 		case err != nil:
 			p.Reason = pools.Reason{Code: codeMissing, Text: err.Error()}
-		case uses.Ignored != "":
-			p.Reason = pools.Reason{Code: codeVariable, Text: uses.Ignored}
+		case unbelieved != "":
+			p.Reason = pools.Reason{Code: codeVariable, Text: unbelieved}
 		default:
 			continue
 		}

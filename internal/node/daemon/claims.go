@@ -63,8 +63,8 @@ func (l *Loop) useClaims(refs cri.ClaimRefs, podUID, container string) error {
 		return nil
 	}
 	node := claimuse.Node{Claims: l.planner.Claims.All(), Assignments: l.journal.Facts().Assignments}
-	uses, err := node.Find(refs, podUID)
-	for _, uid := range uses.Claims {
+	uids, _, err := node.Find(refs, podUID)
+	for _, uid := range uids {
 		if l.planner.Claims.Use(uid, container) {
 			l.schedule.full = true // the last plan does not contain it
 		}
