@@ -59,19 +59,16 @@ type Audit struct {
 // New returns an Audit that is off. exists reports whether a cgroup exists. The Audit calls wake
 // from another goroutine when a finding is new or over, and when the program is refused or loaded.
 func New(log *slog.Logger, exists func(cgroup string) bool, now func() time.Time, wake func()) *Audit {
+	held := make(map[int]*holder)
 	return &Audit{
-		log: log, exists: exists, now: now, wake: wake, changed: make(chan struct{}, 1),
-		held: make(map[int]*holder), history: newHistory(), findings: make(map[string]*Finding),
+		log: log, exists: exists, now: now, wake: wake, changed: make(chan struct{}, 1), held: held,
+		history: history{former: make(map[string]former), now: newInterval(held)}, findings: make(map[string]*Finding),
 	}
 }
 
 // Open loads the program for the CPUs of this machine.
 func Open(possible cpuset.Set) (Program, error) {
-	cpus := 0
-	for cpu := range possible.All() {
-		cpus = cpu + 1
-	}
-	return schedwatch.Open(hostenv.CgroupRoot, cpus)
+	return schedwatch.Open(hostenv.CgroupRoot, possible.Last()+1)
 }
 
 // Exists reports whether a cgroup of this machine exists.
@@ -133,20 +130,17 @@ func (a *Audit) End(o audit.Ownership, effective func(cgroup string) (cpuset.Set
 	isNew := false
 	for cpu, h := range next {
 		kept := a.held[cpu] != nil
-		if kept || h.runsOn(cpu, effective) {
-			held[cpu] = h
+		if !kept && !h.runsOn(cpu, effective) {
+			continue
 		}
-		if held[cpu] != nil {
-			isNew = isNew || !kept
-			a.history.now.meet(cpu, h)
-		}
+		held[cpu] = h
+		isNew = isNew || !kept
+		a.history.now.meet(cpu, h)
 	}
-	if !isNew && !a.released {
-		a.held = held // the names of places can differ
-		return
+	a.held = held // the names of places can differ
+	if isNew || a.released {
+		a.own()
 	}
-	a.held = held
-	a.own()
 }
 
 // Gone notes that a cgroup was removed. The watch of its CPUs ends: other tasks may run there now.

@@ -95,12 +95,11 @@ func (c *counts) add(r schedwatch.Reading, isOwn, isOwnNow func(*schedwatch.Task
 // its switch. Then the program counts its time until the last reading, and no row has it.
 func (c *cpuCounts) run(now schedwatch.Task, ended func(schedwatch.Kind) time.Duration) {
 	if was := c.running; now.PID != was.PID || now.Time < was.Time {
-		c.own[was.Kind].Time += max(0, was.Time-ended(was.Kind))
+		c.own[was.Kind] = c.own[was.Kind].Plus(schedwatch.Count{Time: max(0, was.Time-ended(was.Kind))})
 	}
 	c.running = now
 }
 
-// shown returns the counts for metrics and status.
 func (c *counts) shown(reports uint64, cpus cpuset.Set) *telemetry.LiveAudit {
 	var foreign [schedwatch.Kinds]telemetry.LiveCount
 	for k, f := range c.foreign {

@@ -30,7 +30,6 @@ type Finding struct {
 	next  cpuset.Set // CPUs with foreign tasks since then
 }
 
-// add adds a foreign task.
 func (f *Finding) add(t schedwatch.Task, now time.Time) {
 	f.Last = now
 	f.next = f.next.Union(cpuset.Of(t.CPU))

@@ -32,11 +32,6 @@ func newInterval(held map[int]*holder) interval {
 	return interval{latest: maps.Clone(held), mixed: make(map[int]bool)}
 }
 
-func newHistory() history {
-	return history{former: make(map[string]former), now: newInterval(make(map[int]*holder))}
-}
-
-// meet notes that a CPU has an owner.
 func (i interval) meet(cpu int, h *holder) {
 	if was := i.latest[cpu]; was != nil && was.key != h.key {
 		i.mixed[cpu] = true

@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// holder is the owner of a CPU.
 type holder struct {
 	place   audit.Place // the first place with the CPU. It has no name if the pod is the owner
 	places  []string    // cgroups of all places with the CPU
@@ -58,7 +57,6 @@ func holders(o audit.Ownership) map[int]*holder {
 	return all
 }
 
-// runsOn reports whether a place of the owner runs on a CPU.
 func (h *holder) runsOn(cpu int, effective func(cgroup string) (cpuset.Set, bool)) bool {
 	return slices.ContainsFunc(h.places, func(cgroup string) bool {
 		cpus, exists := effective(cgroup)
@@ -73,7 +71,6 @@ func (h *holder) endsWith(cgroup string, exists func(cgroup string) bool) bool {
 		!slices.ContainsFunc(h.places, func(other string) bool { return other != cgroup && exists(other) })
 }
 
-// owns reports whether tasks in a cgroup belong to the owner.
 func (h *holder) owns(cgroup string) bool {
 	return slices.ContainsFunc(h.cgroups, func(own string) bool {
 		return cgroup == own || strings.HasPrefix(cgroup, own+"/")

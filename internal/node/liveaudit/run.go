@@ -22,6 +22,7 @@ const (
 // Run loads the program with open while the audit is on, and reads it, until ctx ends.
 func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 	var (
+		p         Program // nil while it is not loaded
 		listeners sync.WaitGroup
 		counts    = new(counts)
 		due       = time.NewTimer(time.Hour)
@@ -39,21 +40,22 @@ func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 		if !a.IsOn() {
 			due.Stop()
 			a.unload()
+			p = nil
 			a.result.Store(nil)
 			a.wake() // the findings are gone
 			continue
 		}
-		p := a.loaded()
 		if p == nil {
-			var err error
-			if p, err = open(); err != nil {
+			loaded, err := open()
+			if err != nil {
 				a.refused(err)
 				due.Reset(retryInterval)
 				continue
 			}
+			p = loaded
 			counts.forget()
 			a.load(p)
-			listeners.Go(func() { a.listen(p) })
+			listeners.Go(func() { a.listen(loaded) })
 		}
 		a.read(p, counts)
 		due.Reset(readInterval)
@@ -62,12 +64,6 @@ func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 
 // Result returns the state of the audit; nil while it is off.
 func (a *Audit) Result() *telemetry.LiveAudit { return a.result.Load() }
-
-func (a *Audit) loaded() Program {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.program
-}
 
 // load makes the program watch the CPUs that have an owner now.
 func (a *Audit) load(p Program) {

@@ -77,14 +77,12 @@ func (k ownerKey) owner(cpus cpuset.Set) audit.Owner {
 	return audit.Owner{PoolName: k.PoolName, Pod: k.pod, Name: k.name, CPUs: cpus}
 }
 
-// holder is the owner of a CPU with its cgroups.
 type holder struct {
 	ownerKey
 
 	cgroups string // sorted, with a line for each
 }
 
-// holders returns the owners of exclusive CPUs.
 func holders(o audit.Ownership) map[int]holder {
 	places := slices.Clone(o.Places)
 	slices.SortFunc(places, func(a, b audit.Place) int { return cmp.Compare(a.Cgroup, b.Cgroup) })
@@ -125,7 +123,6 @@ func (e *evaluation) compare(was, is map[int]holder) {
 	}
 }
 
-// sums are the counts of an owner.
 type sums struct {
 	cpus    cpuset.Set
 	watched schedwatch.Count // without switches
@@ -134,7 +131,7 @@ type sums struct {
 
 func (s *sums) add(c *schedwatch.CPU) {
 	s.cpus = s.cpus.Union(cpuset.Of(c.CPU))
-	s.watched.Time += c.Watched
+	s.watched = s.watched.Plus(schedwatch.Count{Time: c.Watched})
 	for kind, n := range c.Foreign {
 		if schedwatch.Kind(kind) != schedwatch.BoundKernel {
 			s.foreign = s.foreign.Plus(n)
@@ -183,7 +180,6 @@ func ratio(foreign, all float64) float64 {
 	return max(0, 1-foreign/all)
 }
 
-// kindName returns the name of a kind in a report.
 func kindName(k schedwatch.Kind) string {
 	return [schedwatch.Kinds]string{"user", bound, "kernel_other", "unknown"}[k]
 }
@@ -255,7 +251,6 @@ func compareRows(a, b Row) int {
 		cmp.Compare(a.Command, b.Command), cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.CgroupID, b.CgroupID))
 }
 
-// containers returns the places of containers by their cgroup.
 func containers(of ...audit.Ownership) map[string]audit.Place {
 	all := make(map[string]audit.Place)
 	for _, o := range of {
@@ -268,7 +263,6 @@ func containers(of ...audit.Ownership) map[string]audit.Place {
 	return all
 }
 
-// innermost returns the innermost place that contains a cgroup.
 func innermost(places map[string]audit.Place, cgroup string) (audit.Place, bool) {
 	for cgroup != "" {
 		if p, known := places[cgroup]; known {

@@ -68,7 +68,6 @@ func (m *Move) Check(plan *pools.Plan, owners defrag.Input) error {
 	return defrag.Check(owners, m.Key(), m.From, m.To)
 }
 
-// attrs returns the attributes of a move for the log.
 func (m *Move) attrs() []any {
 	return []any{"pod_uid", m.PodUID, "container", m.Container, "from", m.From, "to", m.To}
 }
@@ -209,7 +208,6 @@ func Waits(t cgroup.Target, deferred []cgroup.Deferred) error {
 	return nil
 }
 
-// note adds an operator's request and its result to the history.
 func (a *Moves) note(m *Move, err error) {
 	e := history.Event{Kind: history.Move, PodUID: m.PodUID, Container: m.Container, Before: m.From.String(), Value: m.To.String(), Cause: "asked for on the control socket"}
 	if m.PodUID == "" {

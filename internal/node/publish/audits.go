@@ -44,7 +44,6 @@ func (p *Publisher) ownership(pass *planning.Pass) audit.Ownership {
 	return p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
 }
 
-// codeNoLiveAudit is the code of a live audit that is not possible.
 const codeNoLiveAudit pools.Code = "LiveAuditUnavailable"
 
 // liveProblems returns a problem for each owner with foreign user tasks in the last ten minutes, and a problem of

@@ -9,7 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// view returns the state that metrics show.
 func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 	node := p.node(pass)
 	v := &telemetry.View{
@@ -55,7 +54,6 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 	return v
 }
 
-// sources returns the states of the sources of events.
 func (p *Publisher) sources() map[telemetry.Source]telemetry.SourceState {
 	all := p.States.View(p.Host, len(p.Settings.UnitNames()) > 0)
 	all[telemetry.Inotify] = p.Watch.State()

@@ -41,7 +41,6 @@ func (p *Publisher) report(pass *planning.Pass) {
 	p.reported = now
 }
 
-// noteProblem adds the begin or the end of a problem to the history.
 func (p *Publisher) noteProblem(kind history.Kind, key problemKey, text string) {
 	p.history.Add(history.Event{Kind: kind, Pod: key.pod, PodUID: key.uid, Container: key.container, Unit: key.unit, Claim: key.claim, Code: string(key.code), Cause: text})
 }

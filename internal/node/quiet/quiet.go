@@ -1,3 +1,5 @@
+// Package quiet decides which optional writes are deferred while there are owners (configuration key
+// quiet), and when they are made after all. The package is pure: callers pass the time.
 package quiet
 
 import (
@@ -21,6 +23,7 @@ import (
 //   - Free CPUs are not parked.
 //   - Weights keep the value of an external write.
 //
+// Writes that keep CPUs exclusive, and writes for a container that starts, are never deferred.
 // All deferred changes are made when the last owner is gone, or when the first of them has
 // been deferred for the configured time.
 

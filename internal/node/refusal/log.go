@@ -1,3 +1,5 @@
+// Package refusal holds the owners that were refused exclusive CPUs, and decides which of them must
+// stop. The event loop stops them. One goroutine uses a [Log].
 package refusal
 
 import (
@@ -13,7 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Log holds the refused containers and units.
+// Log holds the containers and units that are refused now, and the number of refusals by code.
 type Log struct {
 	inventory *inventory.Inventory
 	hints     *numahints.Hints

@@ -1,12 +1,10 @@
 package schedwatch
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch/account"
@@ -15,26 +13,8 @@ import (
 // memory is the kernel's array of CPUs, which the program shares. The program writes all fields but Since.
 type memory []byte
 
-// sizeOfCPU is the size of an element.
 const sizeOfCPU = int(unsafe.Sizeof(watchCpu{}))
 
-// mapMemory maps the array.
-func mapMemory(m *ebpf.Map, cpus int) (memory, error) {
-	b, err := unix.Mmap(m.FD(), 0, cpus*sizeOfCPU, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map the counts of CPUs into memory: %w", err)
-	}
-	return b, nil
-}
-
-func (m memory) unmap() error {
-	if m == nil {
-		return nil
-	}
-	return unix.Munmap(m)
-}
-
-// cpu returns the element of a CPU.
 func (m memory) cpu(cpu int) *watchCpu {
 	return (*watchCpu)(unsafe.Pointer(&m[cpu*sizeOfCPU])) //nolint:gosec // within the memory, and aligned
 }
@@ -46,16 +26,10 @@ func now() uint64 {
 	return uint64(ts.Nano())                         //nolint:gosec // since the boot
 }
 
-// start begins the watch of a CPU at a time.
-func (c *watchCpu) start(since uint64) { atomic.StoreUint64(&c.Since, since) }
-
 // stop ends the watch of a CPU, and returns its duration.
 func (c *watchCpu) stop() time.Duration {
 	return elapsed(atomic.SwapUint64(&c.Since, 0), now())
 }
-
-// isWatched reports whether the CPU has a watch.
-func (c *watchCpu) isWatched() bool { return atomic.LoadUint64(&c.Since) != 0 }
 
 // elapsed returns the time since a moment, or 0 for no moment.
 func elapsed(since, now uint64) time.Duration {
@@ -65,7 +39,6 @@ func elapsed(since, now uint64) time.Duration {
 	return time.Duration(now - since) //nolint:gosec // since the boot
 }
 
-// counts returns the kernel's counts by kind.
 func (c *watchCpu) counts() []account.Count {
 	all := make([]account.Count, Kinds)
 	for kind := range all {

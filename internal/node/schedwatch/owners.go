@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -28,7 +29,6 @@ func (p *Program) Release(cpus cpuset.Set) {
 	}
 }
 
-// stop ends the watch of a CPU.
 func (p *Program) stop(cpu int) {
 	if d := p.memory.cpu(cpu).stop(); d > 0 {
 		p.watched[cpu] += d
@@ -47,7 +47,7 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 	if p.closed {
 		return cpuset.Set{}, fmt.Errorf("set owners: %w", os.ErrClosed)
 	}
-	change := account.Changes(p.owners, wanted, func(cpu int) bool { return p.memory.cpu(cpu).isWatched() })
+	change := account.Changes(p.owners, wanted, func(cpu int) bool { return atomic.LoadUint64(&p.memory.cpu(cpu).Since) != 0 })
 	for _, cpu := range change.Stop {
 		p.stop(cpu)
 	}
@@ -72,7 +72,7 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 		if !refused[cpu] {
 			since := now()
 			p.watches.Begin(cpu, since)
-			p.memory.cpu(cpu).start(since)
+			atomic.StoreUint64(&p.memory.cpu(cpu).Since, since)
 		}
 	}
 	for cpu := range refused {
@@ -88,7 +88,6 @@ func (p *Program) Own(owners []Owner) (watched cpuset.Set, err error) {
 	return cpuset.Of(all...), errors.Join(errs...)
 }
 
-// entry returns the key of the kernel's table.
 func entry(e account.Entry) watchOwner {
 	return watchOwner{Cgroup: e.Cgroup, Cpu: uint64(e.CPU)} //nolint:gosec // not negative
 }

@@ -124,8 +124,8 @@ func (p *Program) loadWith(name string) (err error) {
 		Reports: collection.DetachMap(watchMapReports), Rows: collection.DetachMap(watchMapRows),
 	}
 	collection.Close()
-	if p.memory, err = mapMemory(p.maps.Cpus, p.cpus); err != nil {
-		return err
+	if p.memory, err = unix.Mmap(p.maps.Cpus.FD(), 0, p.cpus*sizeOfCPU, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("map the counts of CPUs into memory: %w", err)
 	}
 	if p.reports, err = ringbuf.NewReader(p.maps.Reports); err != nil {
 		return err
@@ -147,7 +147,10 @@ func (p *Program) unload() error {
 	if p.reports != nil {
 		errs = append(errs, p.reports.Close())
 	}
-	errs = append(errs, p.memory.unmap(), p.program.Close())
+	if p.memory != nil {
+		errs = append(errs, unix.Munmap(p.memory))
+	}
+	errs = append(errs, p.program.Close())
 	for _, m := range []*ebpf.Map{p.maps.Cpus, p.maps.Owners, p.maps.Reports, p.maps.Rows} { // all, also after an error
 		errs = append(errs, m.Close())
 	}

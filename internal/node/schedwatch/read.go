@@ -91,7 +91,6 @@ func (p *Program) snapshot() ([]snapshot, error) {
 	return all, nil
 }
 
-// account returns the counts of a CPU for users.
 func (p *Program) account(cpu int) *account.CPU {
 	if p.accounts[cpu] == nil {
 		p.accounts[cpu] = account.NewCPU(Kinds, int(Unknown))

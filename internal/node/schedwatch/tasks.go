@@ -68,7 +68,6 @@ func newTasks(root string) (*tasks, error) {
 	return t, nil
 }
 
-// open opens a cgroup by its id.
 func (t *tasks) open(id uint64) (fd int, err error) {
 	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
 	return unix.OpenByHandleAt(int(t.root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
@@ -184,7 +183,6 @@ func isNameOf(stat audit.Reading, command string) bool {
 	return stat.Comm == command || stat.Flags&kernelThread != 0 && strings.HasPrefix(stat.Comm, command)
 }
 
-// kindOf returns the kind of a task with these flags.
 func kindOf(tid int, flags uint64) (Kind, error) {
 	if flags&kernelThread == 0 {
 		return User, nil
@@ -199,7 +197,6 @@ func kindOf(tid int, flags uint64) (Kind, error) {
 	return OtherKernel, nil
 }
 
-// readProc reads and parses a file of a thread.
 func readProc[T any](tid int, name string, parse func([]byte) (T, error)) (v T, err error) {
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(tid), name))
 	if err != nil {
@@ -223,7 +220,6 @@ func parseTGID(b []byte) (int, error) {
 	return 0, errors.New("status: no Tgid")
 }
 
-// task returns the description of a row.
 func (t *tasks) task(key watchKey, row account.Row) Task {
 	command := make([]byte, 0, len(key.Comm))
 	for _, c := range key.Comm {

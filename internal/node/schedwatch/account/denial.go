@@ -64,7 +64,6 @@ func (h Host) missing() (names []string) {
 	return names
 }
 
-// field returns a field of the status.
 func (h Host) field(name string) string {
 	for line := range strings.Lines(h.Status) {
 		if value, found := strings.CutPrefix(line, name+":"); found {
