@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -45,20 +46,16 @@ type Options struct {
 
 // driver implements kubeletplugin.DRAPlugin.
 type driver struct {
-	node           string
-	numaAttributes []resourcev1.QualifiedName
-	daemon         *control.Client
-	client         kubernetes.Interface
-	files          cdifiles.Dir
-	kubelet        string // directory of the kubelet
-	metadata       string // directory of the metadata of claims
-	watch          *watcher
-	slices         *slices.Publisher
-	locks          keyLocks
-	count          *counters
-	log            *slog.Logger
-	fail           context.CancelCauseFunc
-	ended          <-chan struct{} // closed when the driver ends
+	Options
+	daemon   *control.Client
+	files    cdifiles.Dir
+	metadata string // directory of the metadata of claims
+	watch    *watcher
+	slices   *slices.Publisher
+	locks    keyLocks
+	count    *counters
+	fail     context.CancelCauseFunc
+	ended    <-chan struct{} // closed when the driver ends
 }
 
 // Run serves the kubelet until ctx ends.
@@ -69,15 +66,14 @@ func Run(ctx context.Context, o Options) error {
 	daemon := control.NewClient(control.Socket(o.RunDir))
 	defer daemon.Close()
 	d := &driver{
-		node: o.Node, numaAttributes: o.NUMAAttributes, daemon: daemon, client: o.Client, files: cdifiles.Dir(o.CDIDir),
-		kubelet: o.KubeletDir, metadata: filepath.Join(data, "dra-device-metadata"), log: o.Log, fail: fail,
-		ended: ctx.Done(),
+		Options: o, daemon: daemon, files: cdifiles.Dir(o.CDIDir), metadata: filepath.Join(data, "dra-device-metadata"), fail: fail, ended: ctx.Done(),
 	}
 	registry := prometheus.NewPedanticRegistry()
 	d.slices = slices.New(slices.Options{
 		Node: o.Node, Accounting: o.Accounting, NUMAAttributes: o.NUMAAttributes, Client: o.Client, Registry: registry, Log: o.Log,
 	})
-	d.watch = newWatcher(daemon, d.slices.Answered, o.Log)
+	d.watch = &watcher{daemon: daemon, log: o.Log, tell: d.slices.Answered, changed: make(chan struct{})}
+	d.watch.tried.Store(time.Now().UnixNano())
 	d.count = newCounters(registry, d.watch)
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		return errors.Join(fmt.Errorf("make the directory of the plugin: %w", err), o.Listener.Close())

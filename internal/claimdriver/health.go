@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -21,15 +20,18 @@ const healthInterval = 10 * time.Second
 func (d *driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
-	var last string
+	var last []kubeletplugin.DeviceHealth
 	var due bool
 	for {
 		now, changed := d.watch.now()
-		report := d.health(now)
-		if text := digest(report); due || text != last { // also an empty report shows that the driver works
-			last, due = text, false
+		devices := d.health(now)
+		if due || !slices.Equal(devices, last) { // also an empty report shows that the driver works
+			last, due = slices.Clone(devices), false
+			for i := range devices {
+				devices[i].LastUpdated = now.answered
+			}
 			select {
-			case reports <- report:
+			case reports <- kubeletplugin.DeviceHealthReport{Devices: devices}:
 			case <-ctx.Done():
 				return nil
 			}
@@ -44,32 +46,22 @@ func (d *driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 	}
 }
 
-// digest returns the health in a report, without its time.
-func digest(r kubeletplugin.DeviceHealthReport) string {
-	var b strings.Builder
-	for i := range r.Devices {
-		fmt.Fprintf(&b, "%s %s %s\n", r.Devices[i].DeviceName, r.Devices[i].Health, r.Devices[i].Message)
-	}
-	return b.String()
-}
-
 // trouble counts the faults of the claims of a device.
 type trouble struct {
 	claims, faulty int
 	away           cpuset.Set
 }
 
-// health returns the health of all devices, and of the devices of claims that have left the list. The
+// health returns the health of all devices, and of the devices of claims that have left the list, without times. The
 // message names no claim, because the users of other claims of the device see it, too.
-func (d *driver) health(now node) kubeletplugin.DeviceHealthReport {
+func (d *driver) health(now node) (all []kubeletplugin.DeviceHealth) {
 	if now.claims == nil {
-		return kubeletplugin.DeviceHealthReport{}
+		return nil
 	}
-	var report kubeletplugin.DeviceHealthReport
 	of := troubles(now.claims)
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		t := of[name]
-		health := kubeletplugin.DeviceHealth{PoolName: d.node, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy, LastUpdated: now.answered}
+		health := kubeletplugin.DeviceHealth{PoolName: d.Node, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy}
 		switch {
 		case now.isAway():
 			health.Health, health.Message = kubeletplugin.HealthStatusUnknown, "cpupoold does not answer on the node"
@@ -78,12 +70,11 @@ func (d *driver) health(now node) kubeletplugin.DeviceHealthReport {
 		case t.faulty > 0:
 			health.Health, health.Message = kubeletplugin.HealthStatusUnhealthy, fmt.Sprintf("%d of %d claims have problems; cpupoold status on the node shows them", t.faulty, t.claims)
 		}
-		report.Devices = append(report.Devices, health)
+		all = append(all, health)
 	}
-	return report
+	return all
 }
 
-// troubles returns the faults by the name of the device.
 func troubles(now *inspect.Claims) map[string]trouble {
 	of := make(map[string]trouble)
 	for i := range now.Devices {

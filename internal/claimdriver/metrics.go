@@ -19,7 +19,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/limits"
 )
 
-// counters are the metrics of the driver.
 type counters struct {
 	registry   *prometheus.Registry
 	calls      *prometheus.HistogramVec
@@ -88,7 +87,6 @@ func number(b bool) float64 {
 	return 0
 }
 
-// call counts a call for one claim.
 func (c *counters) call(name string, began time.Time, err error) {
 	result := "ok"
 	if err != nil {
@@ -97,7 +95,6 @@ func (c *counters) call(name string, began time.Time, err error) {
 	c.calls.WithLabelValues(name, result).Observe(time.Since(began).Seconds())
 }
 
-// failed counts an error of a part.
 func (c *counters) failed(part string) { c.errors.WithLabelValues(part).Inc() }
 
 // noteRegistration is an interceptor that notes the kubelet's answer to the registration.
@@ -111,11 +108,10 @@ func (c *counters) noteRegistration(ctx context.Context, request any, _ *grpc.Un
 // maxSilence is the maximum time without a question to the daemon.
 const maxSilence = 2 * time.Minute
 
-// serve serves metrics and probes until ctx ends.
 func (d *driver) serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.count.registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 2,
+		ErrorLog: slog.NewLogLogger(d.Log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 2,
 	}))
 	mux.HandleFunc("GET /healthz", limits.Probe(func() error {
 		if age := time.Since(time.Unix(0, d.watch.tried.Load())); age > maxSilence {
@@ -130,6 +126,6 @@ func (d *driver) serve(ctx context.Context, l net.Listener) error {
 		}
 		return nil
 	}))
-	s := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug)}
+	s := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(d.Log.Handler(), slog.LevelDebug)}
 	return limits.Limits{Peer: limits.Address}.ServeMetrics(ctx, l, s)
 }

@@ -46,7 +46,7 @@ func (d *driver) cleanUp(ctx context.Context) {
 		}
 		if err := d.cleanUpOnce(ctx); err != nil && ctx.Err() == nil {
 			d.count.failed("cleanup")
-			d.log.Warn("clean up claims; the next try is in 5 minutes", "error", err)
+			d.Log.Warn("clean up claims; the next try is in 5 minutes", "error", err)
 		}
 		sleep(ctx, cleanUpInterval)
 	}
@@ -114,11 +114,10 @@ func (d *driver) restoreFile(ctx context.Context, c *inspect.Claim) error {
 	if cpus.IsEmpty() || d.files.Has(c.UID, cpus) {
 		return nil
 	}
-	d.log.Warn("CDI file of a claim is written again", "claim", c.Full(), "uid", c.UID)
+	d.Log.Warn("CDI file of a claim is written again", "claim", c.Full(), "uid", c.UID)
 	return d.files.Write(c.UID, cpus)
 }
 
-// cpusOf returns the CPUs of all parts of a claim.
 func cpusOf(c *inspect.Claim) (all cpuset.Set) {
 	for _, p := range c.Parts {
 		all = all.Union(p.CPUs)
@@ -147,10 +146,9 @@ func (d *driver) endFor(ctx context.Context, c *inspect.Claim) error {
 	return d.daemon.EndClaim(ctx, c.UID, c.PodUID)
 }
 
-// noteOrphan logs and counts an orphan that has ended.
 func (d *driver) noteOrphan(c *inspect.Claim, reason string) {
 	d.count.orphans.Inc()
-	d.log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", c.UID, "pod", c.PodUID, "reason", reason)
+	d.Log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", c.UID, "pod", c.PodUID, "reason", reason)
 }
 
 // endOrphan ends a claim if the API server proves that no pod can use it. The kubelet ends claims in all
@@ -182,7 +180,7 @@ func (d *driver) endOrphan(ctx context.Context, uid types.UID) (ended bool, err 
 func (d *driver) orphaned(ctx context.Context, c *inspect.Claim) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	found, err := d.client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	found, err := d.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case isGone(err):
 		return "the claim does not exist", nil
@@ -195,7 +193,7 @@ func (d *driver) orphaned(ctx context.Context, c *inspect.Claim) (string, error)
 	case !slices.ContainsFunc(found.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return string(r.UID) == c.PodUID }):
 		return "the claim is not reserved for its pod", nil
 	case !slices.ContainsFunc(found.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
-		return r.Driver == dra.Driver && r.Pool == d.node
+		return r.Driver == dra.Driver && r.Pool == d.Node
 	}):
 		return "the claim is allocated on another node", nil
 	}
@@ -236,8 +234,8 @@ func removeMetadata(dir string, known map[string]bool) error {
 func (d *driver) removeSockets(ctx context.Context) error {
 	var errs []error
 	for _, pattern := range []string{
-		filepath.Join(d.kubelet, "plugins_registry", dra.Driver+"-*reg.sock"),
-		filepath.Join(d.kubelet, "plugins", dra.Driver, "dra*.sock"),
+		filepath.Join(d.KubeletDir, "plugins_registry", dra.Driver+"-*reg.sock"),
+		filepath.Join(d.KubeletDir, "plugins", dra.Driver, "dra*.sock"),
 	} {
 		sockets, err := filepath.Glob(pattern)
 		if err != nil {

@@ -33,9 +33,9 @@ func (d *driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1
 		d.count.call("prepare", began, err)
 		if err != nil {
 			err = named(c.Namespace+"/"+c.Name, err)
-			d.log.Warn("prepare claim", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "error", err)
+			d.Log.Warn("prepare claim", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "error", err)
 		} else {
-			d.log.Info("claim is prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "devices", len(devices))
+			d.Log.Info("claim is prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "devices", len(devices))
 		}
 		results[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
 	}
@@ -52,7 +52,7 @@ func named(claim string, err error) error {
 
 // prepare returns the devices of a claim, none for a claim without CPUs of this driver.
 func (d *driver) prepare(ctx context.Context, claim *resourcev1.ResourceClaim) ([]kubeletplugin.Device, error) {
-	parts, err := dra.Parts(claim, d.node)
+	parts, err := dra.Parts(claim, d.Node)
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (d *driver) devices(ctx context.Context, uid string, parts []inspect.ClaimP
 		attributes[cpusetAttribute] = resourcev1.DeviceAttribute{StringValue: new(p.CPUs.String())}
 		attributes[allocatedAttribute] = resourcev1.DeviceAttribute{IntValue: new(int64(p.CPUs.Len()))}
 		device := kubeletplugin.Device{
-			Requests: []string{p.Request}, PoolName: d.node, DeviceName: p.Device, CDIDeviceIDs: []string{cdifiles.Device(uid)},
+			Requests: []string{p.Request}, PoolName: d.Node, DeviceName: p.Device, CDIDeviceIDs: []string{cdifiles.Device(uid)},
 			Metadata: &kubeletplugin.DeviceMetadata{Attributes: attributes},
 		}
 		if p.ShareID != "" {
@@ -185,7 +185,7 @@ func (d *driver) describe(ctx context.Context) (map[string]map[resourcev1.Qualif
 		}
 	}
 	all := make(map[string]map[resourcev1.QualifiedName]resourcev1.DeviceAttribute)
-	for _, device := range dra.Devices(now.claims.Devices, d.numaAttributes...) {
+	for _, device := range dra.Devices(now.claims.Devices, d.NUMAAttributes...) {
 		all[device.Name] = device.Attributes
 	}
 	return all, nil
@@ -201,9 +201,9 @@ func (d *driver) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 		d.count.call("unprepare", began, err)
 		if err != nil {
 			err = named(c.NamespacedName.String(), err)
-			d.log.Warn("end claim", "claim", c.NamespacedName.String(), "uid", c.UID, "error", err)
+			d.Log.Warn("end claim", "claim", c.NamespacedName.String(), "uid", c.UID, "error", err)
 		} else {
-			d.log.Info("claim has ended", "claim", c.NamespacedName.String(), "uid", c.UID)
+			d.Log.Info("claim has ended", "claim", c.NamespacedName.String(), "uid", c.UID)
 		}
 		results[c.UID] = err
 	}

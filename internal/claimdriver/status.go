@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (d *driver) writeStatuses(ctx context.Context) {
 		if now.claims != nil {
 			if err := d.writeAll(ctx, now.claims, written); err != nil && ctx.Err() == nil {
 				d.count.failed("status")
-				d.log.Warn("write status of claims; the next try is in 30 seconds", "error", err)
+				d.Log.Warn("write status of claims; the next try is in 30 seconds", "error", err)
 				retry = time.After(statusRetry)
 				changed = nil // an API server that is away gets no request at each event
 			}
@@ -76,11 +77,7 @@ func (d *driver) writeAll(ctx context.Context, now *inspect.Claims, written map[
 			written[c.UID] = string(text)
 		}
 	}
-	for uid := range written {
-		if !known[uid] {
-			delete(written, uid)
-		}
-	}
+	maps.DeleteFunc(written, func(uid, _ string) bool { return !known[uid] })
 	if refused > 1 {
 		return fmt.Errorf("%w; and %d more claims", first, refused-1)
 	}
@@ -99,20 +96,18 @@ type deviceData struct {
 }
 
 // deviceStatuses returns the entries of the driver in status.devices, without times.
-func (d *driver) deviceStatuses(now *inspect.Claims, c *inspect.Claim) []resourcev1.AllocatedDeviceStatus {
+func (d *driver) deviceStatuses(now *inspect.Claims, c *inspect.Claim) []*applyv1.AllocatedDeviceStatusApplyConfiguration {
 	nodes := make(map[string]*int, len(now.Devices))
 	for i := range now.Devices {
 		nodes[now.Devices[i].Name] = &now.Devices[i].Node
 	}
-	all := make([]resourcev1.AllocatedDeviceStatus, 0, len(c.Parts))
+	all := make([]*applyv1.AllocatedDeviceStatusApplyConfiguration, 0, len(c.Parts))
 	for _, p := range c.Parts {
 		data, _ := json.Marshal(deviceData{p.CPUs.String(), nodes[p.Device]}) // strings and numbers have no error
-		s := resourcev1.AllocatedDeviceStatus{
-			Driver: dra.Driver, Pool: d.node, Device: p.Device, Data: &runtime.RawExtension{Raw: data},
-			Conditions: []metav1.Condition{readiness(c, p)},
-		}
+		s := applyv1.AllocatedDeviceStatus().WithDriver(dra.Driver).WithPool(d.Node).WithDevice(p.Device).
+			WithData(runtime.RawExtension{Raw: data}).WithConditions(readiness(c, p))
 		if p.ShareID != "" {
-			s.ShareID = &p.ShareID
+			s.WithShareID(p.ShareID)
 		}
 		all = append(all, s)
 	}
@@ -120,23 +115,26 @@ func (d *driver) deviceStatuses(now *inspect.Claims, c *inspect.Claim) []resourc
 }
 
 // readiness returns the condition of a part of a claim, without its time.
-func readiness(c *inspect.Claim, p inspect.ClaimPart) metav1.Condition {
+func readiness(c *inspect.Claim, p inspect.ClaimPart) *applymetav1.ConditionApplyConfiguration {
+	is := func(status metav1.ConditionStatus, code, text string) *applymetav1.ConditionApplyConfiguration {
+		return applymetav1.Condition().WithType("Ready").WithStatus(status).WithReason(code).WithMessage(text)
+	}
 	if away := p.CPUs.Intersection(c.Away); !away.IsEmpty() {
-		return metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "CPUsAway", Message: fmt.Sprintf("CPUs %s are offline or in another pool", away)}
+		return is(metav1.ConditionFalse, "CPUsAway", fmt.Sprintf("CPUs %s are offline or in another pool", away))
 	}
 	if len(c.Problems) > 0 {
 		text := c.Problems[0]
-		return metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ClaimProblem", Message: strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")}
+		return is(metav1.ConditionFalse, "ClaimProblem", strings.ToValidUTF8(text[:min(len(text), maxMessage)], ""))
 	}
-	return metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Prepared", Message: "the CPUs are exclusive to the claim"}
+	return is(metav1.ConditionTrue, "Prepared", "the CPUs are exclusive to the claim")
 }
 
 // write applies the entries of the driver to a claim. Entries of other drivers have other owners, so the
 // API server keeps them.
-func (d *driver) write(ctx context.Context, c *inspect.Claim, devices []resourcev1.AllocatedDeviceStatus) error {
+func (d *driver) write(ctx context.Context, c *inspect.Claim, devices []*applyv1.AllocatedDeviceStatusApplyConfiguration) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	claims := d.client.ResourceV1().ResourceClaims(c.Namespace)
+	claims := d.Client.ResourceV1().ResourceClaims(c.Namespace)
 	found, err := claims.Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case isGone(err), err == nil && (string(found.UID) != c.UID || found.Status.Allocation == nil):
@@ -144,17 +142,16 @@ func (d *driver) write(ctx context.Context, c *inspect.Claim, devices []resource
 	case err != nil:
 		return fmt.Errorf("read claim %s: %w", c.Full(), err)
 	}
-	status := applyv1.ResourceClaimStatus()
 	differs := false
-	for i := range devices {
-		s := &devices[i]
+	for _, s := range devices {
 		old := entryOf(found, s)
 		differs = differs || !isSame(old, s)
-		status.WithDevices(applyEntry(s, transition(old, s)))
+		s.Conditions[0].WithLastTransitionTime(transition(old, s))
 	}
 	if !differs {
 		return nil
 	}
+	status := applyv1.ResourceClaimStatus().WithDevices(devices...)
 	apply := applyv1.ResourceClaim(c.Name, c.Namespace).WithUID(found.UID).WithStatus(status) // the UID refuses another claim
 	if _, err := claims.ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: dra.Driver, Force: true}); err != nil {
 		return fmt.Errorf("write status of claim %s: %w", c.Full(), err)
@@ -163,10 +160,10 @@ func (d *driver) write(ctx context.Context, c *inspect.Claim, devices []resource
 }
 
 // entryOf returns the entry of a claim that has the same device and share, nil without one.
-func entryOf(claim *resourcev1.ResourceClaim, like *resourcev1.AllocatedDeviceStatus) *resourcev1.AllocatedDeviceStatus {
+func entryOf(claim *resourcev1.ResourceClaim, like *applyv1.AllocatedDeviceStatusApplyConfiguration) *resourcev1.AllocatedDeviceStatus {
 	for i := range claim.Status.Devices {
 		s := &claim.Status.Devices[i]
-		if s.Driver == like.Driver && s.Pool == like.Pool && s.Device == like.Device && ptr.Deref(s.ShareID, "") == ptr.Deref(like.ShareID, "") {
+		if s.Driver == *like.Driver && s.Pool == *like.Pool && s.Device == *like.Device && ptr.Deref(s.ShareID, "") == ptr.Deref(like.ShareID, "") {
 			return s
 		}
 	}
@@ -174,7 +171,7 @@ func entryOf(claim *resourcev1.ResourceClaim, like *resourcev1.AllocatedDeviceSt
 }
 
 // isSame reports whether an entry has the wanted data and condition.
-func isSame(old, want *resourcev1.AllocatedDeviceStatus) bool {
+func isSame(old *resourcev1.AllocatedDeviceStatus, want *applyv1.AllocatedDeviceStatusApplyConfiguration) bool {
 	if old == nil || old.Data == nil {
 		return false
 	}
@@ -184,27 +181,15 @@ func isSame(old, want *resourcev1.AllocatedDeviceStatus) bool {
 	}
 	ready, wanted := meta.FindStatusCondition(old.Conditions, "Ready"), want.Conditions[0]
 	return a.CPUs == b.CPUs && ptr.Equal(a.Node, b.Node) &&
-		ready != nil && ready.Status == wanted.Status && ready.Reason == wanted.Reason && ready.Message == wanted.Message
+		ready != nil && ready.Status == *wanted.Status && ready.Reason == *wanted.Reason && ready.Message == *wanted.Message
 }
 
 // transition returns the time at which the condition got its status.
-func transition(old, want *resourcev1.AllocatedDeviceStatus) metav1.Time {
+func transition(old *resourcev1.AllocatedDeviceStatus, want *applyv1.AllocatedDeviceStatusApplyConfiguration) metav1.Time {
 	if old != nil {
-		if ready := meta.FindStatusCondition(old.Conditions, "Ready"); ready != nil && ready.Status == want.Conditions[0].Status {
+		if ready := meta.FindStatusCondition(old.Conditions, "Ready"); ready != nil && ready.Status == *want.Conditions[0].Status {
 			return ready.LastTransitionTime
 		}
 	}
 	return metav1.Now()
-}
-
-// applyEntry returns the configuration of an entry for server-side apply.
-func applyEntry(s *resourcev1.AllocatedDeviceStatus, since metav1.Time) *applyv1.AllocatedDeviceStatusApplyConfiguration {
-	ready := &s.Conditions[0]
-	a := applyv1.AllocatedDeviceStatus().WithDriver(s.Driver).WithPool(s.Pool).WithDevice(s.Device).WithData(*s.Data).
-		WithConditions(applymetav1.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
-			WithMessage(ready.Message).WithLastTransitionTime(since))
-	if s.ShareID != nil {
-		a.WithShareID(*s.ShareID)
-	}
-	return a
 }

@@ -40,12 +40,6 @@ type watcher struct {
 	changed chan struct{} // closed at the next answer or error
 }
 
-func newWatcher(daemon *control.Client, tell func(*inspect.Claims), log *slog.Logger) *watcher {
-	w := &watcher{daemon: daemon, log: log, tell: tell, changed: make(chan struct{})}
-	w.tried.Store(time.Now().UnixNano())
-	return w
-}
-
 // now returns the state, and a channel that is closed when it may have changed.
 func (w *watcher) now() (node, <-chan struct{}) {
 	w.mu.Lock()
@@ -53,7 +47,6 @@ func (w *watcher) now() (node, <-chan struct{}) {
 	return w.last, w.changed
 }
 
-// run asks the daemon until ctx ends.
 func (w *watcher) run(ctx context.Context) {
 	connected := true // a daemon that is away from the start is an error, too
 	for ctx.Err() == nil {
@@ -82,25 +75,18 @@ func (w *watcher) run(ctx context.Context) {
 			w.tell(claims)
 		}
 		connected = err == nil
-		w.set(last)
+		w.mu.Lock()
+		w.last = last
+		close(w.changed)
+		w.changed = make(chan struct{})
+		w.mu.Unlock()
 		sleep(ctx, pause)
 	}
 }
 
-func (w *watcher) set(n node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = n
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-// sleep returns after a time, or when ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(d):
 	}
 }

@@ -84,7 +84,6 @@ func (d Dir) Has(uid string, cpus cpuset.Set) bool {
 	return has(root, claimPrefix+uid+suffix, content)
 }
 
-// encode returns the content of a file.
 func encode(uid string, cpus cpuset.Set) ([]byte, error) {
 	spec := &cdispec.Spec{Kind: cri.ClaimDevice, Devices: []cdispec.Device{{
 		Name: uid,
@@ -101,7 +100,6 @@ func encode(uid string, cpus cpuset.Set) ([]byte, error) {
 	return json.MarshalIndent(spec, "", "  ")
 }
 
-// has reports whether a regular file has this content.
 func has(root *os.Root, name string, content []byte) bool {
 	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return false

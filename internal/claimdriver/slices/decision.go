@@ -25,10 +25,6 @@ const (
 	problemUnreserved kind = "unreserved"
 )
 
-func kinds() []kind {
-	return []kind{problemAway, problemNotReady, problemSharing, problemMapping, problemUnreserved}
-}
-
 // situation holds all facts that decide about the devices of a node.
 type situation struct {
 	accounting Accounting // as configured
@@ -90,7 +86,6 @@ func (s *situation) decide() decision {
 	return d
 }
 
-// cpus returns the number of CPUs of devices.
 func cpus(devices []resourcev1.Device) (n int64) {
 	for i := range devices {
 		c := devices[i].Capacity[dra.Capacity]

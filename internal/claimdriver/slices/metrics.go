@@ -51,7 +51,7 @@ func (c *counters) show(d decision) {
 	for _, a := range []Accounting{Reserved, Mapped} {
 		c.accounting.WithLabelValues(string(a)).Set(number(d.counted == a))
 	}
-	for _, k := range kinds() {
+	for _, k := range []kind{problemAway, problemNotReady, problemSharing, problemMapping, problemUnreserved} {
 		_, has := d.problems[k]
 		c.problems.WithLabelValues(string(k)).Set(number(has))
 	}

@@ -128,15 +128,12 @@ func (p *Publisher) Run(ctx context.Context, publish func(context.Context, resou
 		if err != nil {
 			return err
 		}
-		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-p.wake:
-		case <-timer.C:
+		case <-time.After(time.Until(next)):
 		}
-		timer.Stop()
 	}
 }
 

@@ -86,7 +86,6 @@ func probe(ctx context.Context, client kubernetes.Interface, node string) (suppo
 	return s, nil
 }
 
-// dryRun creates a slice with the devices without storing it.
 func dryRun(ctx context.Context, client kubernetes.Interface, node string, devices []resourcev1.Device) (support, error) {
 	slice := dra.Slice(node, devices)
 	slice.GenerateName, slice.Name = slice.Name+"-", ""
