@@ -15,6 +15,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/memorylimit"
 	"github.com/cpupoold/cpupoold/internal/node/daemon"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preflight"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
@@ -63,15 +64,16 @@ func (a *app) doRun(ctx context.Context) error {
 		log.Warn("topology of the machine", "warning", w)
 	}
 	return daemon.Run(ctx, daemon.Options{
-		Config:     c,
-		Topology:   t,
-		ConfigFile: file,
-		Reload:     func() (*config.Config, error) { return a.reload(file, readTopology) },
-		Recheck:    func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, nil, log) },
-		Hangup:     a.hangup,
-		Build:      telemetry.Build(version.Read()),
-		Log:        log,
-
+		Start: hostenv.Start{
+			Config:   c,
+			Topology: t,
+			Reload:   func() (*config.Config, error) { return a.reload(file, readTopology) },
+			Recheck:  func(ctx context.Context, c *config.Config) error { return a.admit(ctx, c, nil, log) },
+			Log:      log,
+		},
+		ConfigFile:  file,
+		Hangup:      a.hangup,
+		Build:       telemetry.Build(version.Read()),
 		Environment: environment(),
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 )
 
@@ -25,7 +26,7 @@ func TestOtherMachineAfterAReboot(t *testing.T) {
 	}
 	start := func() *Loop {
 		t.Helper()
-		o := Options{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}
+		o := Options{Start: hostenv.Start{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}}
 		l, err := newLoop(n.Host(), o)
 		if err != nil {
 			t.Fatalf("the daemon does not start: %v", err)
@@ -76,7 +77,7 @@ func TestUnfitAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}
+		o := Options{Start: hostenv.Start{Config: c, Topology: n.Topology, Reload: n.LenientConfig, Log: n.Logger()}}
 		l, err := newLoop(n.Host(), o)
 		if err != nil {
 			t.Fatalf("%s: the daemon does not start: %v", name, err)

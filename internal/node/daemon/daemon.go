@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -39,26 +38,18 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // Options configures Run.
 type Options struct {
-	Config   *config.Config
-	Topology *topology.Topology
+	hostenv.Start
 	// ConfigFile is watched; empty means that there is no file.
 	ConfigFile string
-	// Reload reads the configuration again.
-	Reload func() (*config.Config, error)
-	// Recheck examines the host again before the first write, if the runtime was unavailable
-	// at the start. Its error ends Run. Optional.
-	Recheck func(context.Context, *config.Config) error
 	// Hangup wakes a reload in addition to the watch (SIGHUP).
 	Hangup <-chan os.Signal
 	// Environment describes the cluster of the node, if there is one.
 	Environment nodestatus.Environment
 	Build       telemetry.Build
-	Log         *slog.Logger
 	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
 }
@@ -72,8 +63,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel unlocks at exit
-	start := hostenv.Start{Config: o.Config, Topology: o.Topology, Reload: o.Reload, Recheck: o.Recheck, Log: o.Log}
-	h, inForce, closeHost, err := hostenv.Wait(ctx, start)
+	h, inForce, closeHost, err := hostenv.Wait(ctx, o.Start)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waited

@@ -49,8 +49,7 @@ func (n *node) options() Options {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return Options{Config: c, Topology: n.CPUs.Now(), Reload: n.Config,
-		Log: n.Logger(), Clock: n.clock.now}
+	return Options{Start: hostenv.Start{Config: c, Topology: n.CPUs.Now(), Reload: n.Config, Log: n.Logger()}, Clock: n.clock.now}
 }
 
 // preview returns the preview of the node with its present configuration and journal.
