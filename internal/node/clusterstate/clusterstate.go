@@ -133,10 +133,6 @@ func WithStats(v *telemetry.View, stats nodestatus.Stats) *telemetry.View {
 		all.Sources = make(map[telemetry.Source]telemetry.SourceState)
 	}
 	all.Sources[telemetry.APIServer] = telemetry.LostIf(!stats.Connected)
-	shown := &telemetry.NodeView{Pressure: stats.Pressure, Patches: stats.Patches, Events: stats.Events}
-	for _, a := range stats.Amounts {
-		shown.Resources = append(shown.Resources, telemetry.NodeResource{Name: a.Resource, Milli: a.Milli, Unaccounted: a.Unaccounted})
-	}
-	all.Node = shown
+	all.Node = &stats.NodeView
 	return &all
 }

@@ -113,7 +113,7 @@ func TestForeignTasks(t *testing.T) {
 func TestWithStats(t *testing.T) {
 	before := &telemetry.View{Sources: map[telemetry.Source]telemetry.SourceState{telemetry.NRI: telemetry.SourceOK}}
 	for connected, want := range map[bool]telemetry.SourceState{true: telemetry.SourceOK, false: telemetry.SourceLost} {
-		v := clusterstate.WithStats(before, nodestatus.Stats{Connected: connected, Pressure: true})
+		v := clusterstate.WithStats(before, nodestatus.Stats{Connected: connected, NodeView: telemetry.NodeView{Pressure: true}})
 		if v.Sources[telemetry.APIServer] != want || v.Sources[telemetry.NRI] != telemetry.SourceOK || !v.Node.Pressure {
 			t.Errorf("connected %t: %+v, %+v", connected, v.Sources, v.Node)
 		}

@@ -75,7 +75,7 @@ func TestStaticPodIsCounted(t *testing.T) {
 		"a record":  {not: request(300, nil), asks: request(0, map[string]int64{managementCores: 400})},
 	} {
 		for _, a := range nodestatus.Advertise(s.Pools, s.Pods, record) {
-			if a.Resource == managementCores && (a.Milli != 7700 || a.Unaccounted != 300) {
+			if a.Name == managementCores && (a.Milli != 7700 || a.Unaccounted != 300) {
 				t.Errorf("%s: %+v; want 7700 of 8000, 300 unaccounted", name, a)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/capacity"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
 // Pod is a pod that runs here, with what its containers use.
@@ -34,13 +35,6 @@ type Container struct {
 	Claimed bool
 }
 
-// Amount is the amount of a resource.
-type Amount struct {
-	Resource string
-	// Milli is the advertised amount, Unaccounted the use without a request; both in thousandths.
-	Milli, Unaccounted int64
-}
-
 type usage struct{ used, counted int64 }
 
 // Advertise returns the amounts of the pools' resources, sorted by name. A nil record means
@@ -63,7 +57,7 @@ type usage struct{ used, counted int64 }
 // forge it, and the daemon needs no right to read the cluster's pods. A kubelet before 1.33
 // has no record. Then annotations of the webhook describe management pods, and all other pods
 // count as requesting their resource.
-func Advertise(pools []capacity.Pool, pods []Pod, record Record) []Amount {
+func Advertise(pools []capacity.Pool, pods []Pod, record Record) []telemetry.NodeResource {
 	known := make(map[string]bool, len(pools))
 	for _, p := range pools {
 		known[p.Resource] = true
@@ -75,12 +69,12 @@ func Advertise(pools []capacity.Pool, pods []Pod, record Record) []Amount {
 			unaccounted[resource] += max(u.used-u.counted, 0)
 		}
 	}
-	amounts := make([]Amount, 0, len(pools))
+	amounts := make([]telemetry.NodeResource, 0, len(pools))
 	for _, p := range pools {
 		missing := unaccounted[p.Resource]
-		amounts = append(amounts, Amount{p.Resource, max(p.Milli, held[p.Resource]) - missing, missing})
+		amounts = append(amounts, telemetry.NodeResource{Name: p.Resource, Milli: max(p.Milli, held[p.Resource]) - missing, Unaccounted: missing})
 	}
-	slices.SortFunc(amounts, func(a, b Amount) int { return cmp.Compare(a.Resource, b.Resource) })
+	slices.SortFunc(amounts, func(a, b telemetry.NodeResource) int { return cmp.Compare(a.Name, b.Name) })
 	return amounts
 }
 

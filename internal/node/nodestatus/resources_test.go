@@ -12,6 +12,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/capacity"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 )
 
 const (
@@ -168,7 +169,7 @@ func TestAdvertise(t *testing.T) {
 		amounts := nodestatus.Advertise(c.pools, c.pods, c.record)
 		got := ""
 		for _, p := range c.pools {
-			i := slices.IndexFunc(amounts, func(a nodestatus.Amount) bool { return a.Resource == p.Resource })
+			i := slices.IndexFunc(amounts, func(a telemetry.NodeResource) bool { return a.Name == p.Resource })
 			got += fmt.Sprintf(" %d-%d", amounts[i].Milli, amounts[i].Unaccounted)
 		}
 		if got != " "+c.want || len(amounts) != len(c.pools) {
@@ -208,19 +209,19 @@ func TestAdvertiseBounds(t *testing.T) {
 		}
 		amounts := nodestatus.Advertise(pools, pods, record)
 		for i, a := range amounts {
-			at := slices.IndexFunc(pools, func(p capacity.Pool) bool { return p.Resource == a.Resource })
-			size, asked := pools[at].Milli, counted[a.Resource]
+			at := slices.IndexFunc(pools, func(p capacity.Pool) bool { return p.Resource == a.Name })
+			size, asked := pools[at].Milli, counted[a.Name]
 			switch {
 			case a.Milli < asked:
-				t.Errorf("seed %d: %s: %d advertised, %d requested by running pods", seed, a.Resource, a.Milli, asked)
+				t.Errorf("seed %d: %s: %d advertised, %d requested by running pods", seed, a.Name, a.Milli, asked)
 			case a.Milli > max(size, asked):
-				t.Errorf("seed %d: %s: %d advertised of a pool of %d with %d requested", seed, a.Resource, a.Milli, size, asked)
-			case a.Unaccounted < used[a.Resource]-asked:
-				t.Errorf("seed %d: %s: %d unaccounted, %d used and %d requested", seed, a.Resource, a.Unaccounted, used[a.Resource], asked)
+				t.Errorf("seed %d: %s: %d advertised of a pool of %d with %d requested", seed, a.Name, a.Milli, size, asked)
+			case a.Unaccounted < used[a.Name]-asked:
+				t.Errorf("seed %d: %s: %d unaccounted, %d used and %d requested", seed, a.Name, a.Unaccounted, used[a.Name], asked)
 			case a.Milli > asked && a.Milli-asked > max(size-asked-a.Unaccounted, 0):
-				t.Errorf("seed %d: %s: %d available; the pool of %d has %d counted and %d unaccounted", seed, a.Resource, a.Milli-asked, size, asked, a.Unaccounted)
-			case i > 0 && amounts[i-1].Resource >= a.Resource:
-				t.Errorf("seed %d: %s after %s", seed, a.Resource, amounts[i-1].Resource)
+				t.Errorf("seed %d: %s: %d available; the pool of %d has %d counted and %d unaccounted", seed, a.Name, a.Milli-asked, size, asked, a.Unaccounted)
+			case i > 0 && amounts[i-1].Name >= a.Name:
+				t.Errorf("seed %d: %s after %s", seed, a.Name, amounts[i-1].Name)
 			}
 		}
 		shuffled := slices.Clone(pods)

@@ -125,7 +125,7 @@ func New(o Options) *Runner {
 	}
 	r := &Runner{
 		Options: o, wake: make(chan struct{}, 1), watched: make(chan watchedNode), client: o.client(), reporter: &reporter{settle: o.Limits.Settle, reported: make(map[problemKey]*reportedProblem), tokens: eventBurst},
-		counts:        Stats{Patches: make(map[telemetry.Result]uint64), Events: make(map[telemetry.Result]uint64)},
+		counts:        Stats{NodeView: telemetry.NodeView{Patches: make(map[telemetry.Result]uint64), Events: make(map[telemetry.Result]uint64)}},
 		patchInterval: o.Limits.Gap,
 		status:        newAttempts("status", o.Limits),
 		taint:         newAttempts("startup taint", o.Limits),
@@ -230,11 +230,11 @@ func (r *Runner) wantedStatus(s *State) wanted {
 		r.Log.Warn("cannot read requests of pods from the kubelet's record", "error", err)
 	}
 	w.resources = make(map[string]int64)
-	r.counts.Amounts = nil
+	r.counts.Resources = nil
 	if s.Resources {
-		r.counts.Amounts = Advertise(s.Pools, s.Pods, record)
-		for _, a := range r.counts.Amounts {
-			w.resources[a.Resource] = a.Milli
+		r.counts.Resources = Advertise(s.Pools, s.Pods, record)
+		for _, a := range r.counts.Resources {
+			w.resources[a.Name] = a.Milli
 		}
 	}
 	if s.OnlyCondition {

@@ -10,12 +10,7 @@ import (
 type Stats struct {
 	// Connected is true if the last requests succeeded and a watch is open.
 	Connected bool
-	// Amounts holds the amounts of the last or the next patch.
-	Amounts []Amount
-	// Pressure is true if the shared pool counts as depleted.
-	Pressure bool
-	// Patches and Events count by result since the start.
-	Patches, Events map[telemetry.Result]uint64
+	telemetry.NodeView
 }
 
 // Stats returns the current state and counts.

@@ -88,6 +88,7 @@ type View struct {
 
 // NodeView describes the daemon's updates of the Node object.
 type NodeView struct {
+	// Resources holds the resources of the last or the next patch.
 	Resources []NodeResource
 	// Pressure reports whether the shared pool counts as depleted.
 	Pressure bool
