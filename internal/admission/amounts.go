@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -18,41 +19,57 @@ func draft(pod *corev1.Pod) *corev1.Pod {
 	d.Annotations = maps.Clone(pod.Annotations)
 	d.Spec.InitContainers = slices.Clone(pod.Spec.InitContainers)
 	d.Spec.Containers = slices.Clone(pod.Spec.Containers)
-	for c := range containers(&d) {
+	for _, c := range containers(&d) {
 		c.Resources.Requests = maps.Clone(c.Resources.Requests)
 		c.Resources.Limits = maps.Clone(c.Resources.Limits)
 	}
 	return &d
 }
 
-// containers yields the containers that may ask for resources: init containers,
+// containers yields the containers that may ask for resources, numbered: init containers,
 // sidecars among them, and the pod's own. Ephemeral containers may not.
-func containers(pod *corev1.Pod) func(yield func(*corev1.Container) bool) {
-	return func(yield func(*corev1.Container) bool) {
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
+func containers(pod *corev1.Pod) iter.Seq2[int, *corev1.Container] {
+	return func(yield func(int, *corev1.Container) bool) {
+		for i := range len(pod.Spec.InitContainers) + len(pod.Spec.Containers) {
+			if !yield(i, containerAt(pod, i)) {
+				return
 			}
 		}
 	}
 }
 
-// running yields the containers that run as long as the pod: sidecars and the pod's own.
-func running(pod *corev1.Pod) func(yield func(*corev1.Container) bool) {
+// containerAt returns the container with a number of [containers].
+func containerAt(pod *corev1.Pod, i int) *corev1.Container {
+	if inits := len(pod.Spec.InitContainers); i >= inits {
+		return &pod.Spec.Containers[i-inits]
+	}
+	return &pod.Spec.InitContainers[i]
+}
+
+// Running yields the containers that run as long as the pod: sidecars and the pod's own.
+func Running(pod *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
-		for i := range pod.Spec.InitContainers {
-			if c := &pod.Spec.InitContainers[i]; sidecar(c) && !yield(c) {
-				return
-			}
-		}
-		for i := range pod.Spec.Containers {
-			if !yield(&pod.Spec.Containers[i]) {
+		for i, c := range containers(pod) {
+			if !isInit(pod, i, c) && !yield(c) {
 				return
 			}
 		}
 	}
+}
+
+// isInit reports whether container i of a pod ends before the next one starts. A sidecar does not.
+func isInit(pod *corev1.Pod, i int, c *corev1.Container) bool {
+	return i < len(pod.Spec.InitContainers) && !sidecar(c)
+}
+
+// anyOf reports whether a condition holds for a container that may ask for resources.
+func anyOf(pod *corev1.Pod, holds func(*corev1.Container) bool) bool {
+	for _, c := range containers(pod) {
+		if holds(c) {
+			return true
+		}
+	}
+	return false
 }
 
 // request returns the request for a resource. Without a request it returns the
@@ -124,10 +141,9 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 // before it. found is false if no container names the resource.
 func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity, found bool) {
 	var most resource.Quantity
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
+	for i, c := range containers(pod) {
 		found = found || has(&c.Resources, name)
-		if sidecar(c) {
+		if !isInit(pod, i, c) {
 			sum.Add(request(&c.Resources, name))
 			continue
 		}
@@ -135,11 +151,6 @@ func together(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity,
 		if before.Add(request(&c.Resources, name)); before.Cmp(most) > 0 {
 			most = before
 		}
-	}
-	for i := range pod.Spec.Containers {
-		r := &pod.Spec.Containers[i].Resources
-		found = found || has(r, name)
-		sum.Add(request(r, name))
 	}
 	if most.Cmp(sum) > 0 {
 		sum = most

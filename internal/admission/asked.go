@@ -51,9 +51,8 @@ func AskedBy(pod *corev1.Pod, d Defaults) Asked {
 			a.Pod.Request = a.Pod.Limit // as the kubelet gives it to the sandbox
 		}
 	}
-	for c := range containers(pod) {
-		init := len(a.Containers) < len(pod.Spec.InitContainers) && !sidecar(c)
-		a.Containers = append(a.Containers, AskedContainer{Name: c.Name, Init: init, Amounts: t.amountsOf(c)})
+	for i, c := range containers(pod) {
+		a.Containers = append(a.Containers, AskedContainer{Name: c.Name, Init: isInit(pod, i, c), Amounts: t.amountsOf(c)})
 	}
 	return a
 }

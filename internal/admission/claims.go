@@ -43,7 +43,7 @@ func (s Settings) claimed(pod *corev1.Pod) (all claimed) {
 	for i := range pod.Spec.ResourceClaims {
 		entries[pod.Spec.ResourceClaims[i].Name] = &pod.Spec.ResourceClaims[i]
 	}
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		var isOn bool
 		var unclear []Warning
 		note := func(use cpuclaim.Use, subject string) {

@@ -53,7 +53,7 @@ func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 			}
 		}
 		least, requested := r.Requests[name]
-		if d == DefaultRequests || limited || !requested || !allLimited(pod, name) {
+		if d == DefaultRequests || limited || !requested || anyOf(pod, func(c *corev1.Container) bool { return !isLimited(c, name) }) {
 			continue
 		}
 		sum := limitsTogether(pod, name)
@@ -65,14 +65,10 @@ func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 	return r
 }
 
-// allLimited reports whether all containers have a limit of a resource.
-func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
-	for c := range containers(pod) {
-		if _, limited := c.Resources.Limits[name]; !limited {
-			return false
-		}
-	}
-	return true
+// isLimited reports whether a container has a limit of a resource.
+func isLimited(c *corev1.Container, name corev1.ResourceName) bool {
+	_, limited := c.Resources.Limits[name]
+	return limited
 }
 
 // class returns the QoS class that the kubelet finds (ComputePodQOS). OpenShift's admission
@@ -83,7 +79,7 @@ func (d Defaults) class(pod *corev1.Pod) corev1.PodQOSClass {
 		return classOf(func(name corev1.ResourceName) resource.Quantity { return own.Requests[name] }, own.Limits)
 	}
 	var all corev1.PodQOSClass
-	for c := range containers(pod) {
+	for _, c := range containers(pod) {
 		one := classOf(func(name corev1.ResourceName) resource.Quantity { return request(&c.Resources, name) }, c.Resources.Limits)
 		switch {
 		case all == "":

@@ -19,11 +19,11 @@ const sharedCPUsVariable = "OPENSHIFT_SHARED_CPUS"
 // manifest does not write environments, so this is a step of its own.
 func RemoveVariables(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning) {
 	has := func(c *corev1.Container) bool { return slices.ContainsFunc(c.Env, isSharedCPUs) }
-	if from.mirrors(pod) || !slices.ContainsFunc(slices.Collect(containers(pod)), has) {
+	if from.mirrors(pod) || !anyOf(pod, has) {
 		return pod, nil
 	}
 	without := draft(pod)
-	for c := range containers(without) {
+	for _, c := range containers(without) {
 		if has(c) {
 			c.Env = slices.DeleteFunc(slices.Clone(c.Env), isSharedCPUs)
 		}

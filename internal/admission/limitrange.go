@@ -17,7 +17,7 @@ func WithLimitRanges(pod *corev1.Pod, ranges []corev1.LimitRange) *corev1.Pod {
 			continue
 		}
 		pod = draft(pod)
-		for c := range containers(pod) {
+		for _, c := range containers(pod) {
 			r := &c.Resources
 			add(&r.Requests, r.Limits)
 			add(&r.Requests, requests)

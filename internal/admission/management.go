@@ -7,31 +7,30 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
-// manage returns the pod as one of a workload type, with the containers that had the resource of a
-// pool. It returns nil and a reason if the pod stays as it is, and an error if the pod is refused.
+// manage returns the pod as one of a workload type. It returns nil and a reason if the pod stays as it is, and an error if the pod is refused.
 // The order is OpenShift's: the text of the annotation matters only in namespaces that may use it.
-func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, removed, Reason, error) {
+func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod, Reason, error) {
 	if s.outside {
-		return nil, nil, NodeWithoutDaemon, nil
+		return nil, NodeWithoutDaemon, nil
 	}
 	if !s.Types[typ] {
-		return nil, nil, TypeOff, nil
+		return nil, TypeOff, nil
 	}
 	if !from.Manifest {
 		switch allowed, annotated := s.Names.Allowed(from.Namespace, typ); {
 		case !annotated:
-			return nil, nil, NamespaceNotAnnotated, nil
+			return nil, NamespaceNotAnnotated, nil
 		case !allowed:
-			return nil, nil, "", s.forbidden(typ)
+			return nil, "", s.forbidden(typ)
 		}
 	}
 	if _, _, err := s.Names.Target(pod.Annotations); err != nil {
-		return nil, nil, "", &Refusal{Message: err.Error()}
+		return nil, "", &Refusal{Message: err.Error()}
 	}
 	// The scheduler counts spec.resources instead of the containers' requests, and
 	// spec.resources cannot hold an extended resource.
 	if r := pod.Spec.Resources; r != nil && has(r, corev1.ResourceCPU) && !defaulted(pod) {
-		return nil, nil, PodLevelCPU, nil
+		return nil, PodLevelCPU, nil
 	}
 
 	managed := draft(pod)
@@ -40,7 +39,7 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 		delete(managed.Spec.Resources.Requests, corev1.ResourceCPU)
 	}
 	claims := make([]claim, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for c := range containers(managed) {
+	for _, c := range containers(managed) {
 		claim := s.claim(pod.Annotations, &c.Resources, typ, c.Name)
 		if claim.moved {
 			remove(&c.Resources, corev1.ResourceCPU)
@@ -49,31 +48,31 @@ func (s Settings) manage(pod *corev1.Pod, typ string, from Origin) (*corev1.Pod,
 	}
 	before := s.Defaults.class(managed)
 	if before == corev1.PodQOSGuaranteed {
-		return nil, nil, GuaranteedPod, nil
+		return nil, GuaranteedPod, nil
 	}
-	var had removed
-	i := 0
-	for c := range containers(managed) {
+	pools := s.pools()
+	for i, c := range containers(managed) {
+		s.release(&c.Resources)
+		pools.remove(&c.Resources)
 		// As in OpenShift, the resources of BestEffort pods stay.
 		claims[i].requested = claims[i].requested && before != corev1.PodQOSBestEffort
-		shared, guaranteed := s.move(&c.Resources, typ, claims[i])
-		had = had.with(pod, i, shared, guaranteed)
-		i++
+		if claims[i].requested {
+			remove(&c.Resources, corev1.ResourceCPU)
+			set(&c.Resources, s.Names.CoresResource(typ), claims[i].milli)
+		}
 	}
 	if s.Defaults.class(managed) != before {
-		return nil, nil, ClassWouldChange, nil
+		return nil, ClassWouldChange, nil
 	}
 
 	s.strip(managed)
 	metav1.SetMetaDataAnnotation(&managed.ObjectMeta, s.Names.TargetKey(typ), workload.TargetValue)
-	i = 0
-	for c := range containers(managed) {
+	for i, c := range containers(managed) {
 		if claims[i].requested || before == corev1.PodQOSBestEffort {
 			metav1.SetMetaDataAnnotation(&managed.ObjectMeta, s.Names.ResourcesKey(c.Name), claims[i].annotation())
 		}
-		i++
 	}
-	return managed, had, "", nil
+	return managed, "", nil
 }
 
 // defaulted reports whether a pod's CPU request can be the sum that the API server
@@ -111,7 +110,7 @@ func (c claim) annotation() string {
 }
 
 // claim reads the claim of a container with resources r. A resource and an annotation
-// with the same amount come from move, or are as good: the scheduler counts the whole
+// with the same amount come from manage, or are as good: the scheduler counts the whole
 // amount.
 func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequirements, typ, container string) claim {
 	resource := corev1.ResourceName(s.Names.CoresResource(typ))
@@ -130,18 +129,6 @@ func (s Settings) claim(annotations map[string]string, r *corev1.ResourceRequire
 		return claim{milli: milli, limit: limit, requested: true}
 	}
 	return claim{milli: cores, limit: limit, requested: has(r, corev1.ResourceCPU) || has(r, resource)}
-}
-
-// move makes a claim the resource of a workload type, and the only one of a pool. It reports
-// whether the container had the resources of the shared and the guaranteed pool.
-func (s Settings) move(r *corev1.ResourceRequirements, typ string, c claim) (shared, guaranteed bool) {
-	s.release(r)
-	shared, guaranteed = s.unpool(r)
-	if c.requested {
-		remove(r, corev1.ResourceCPU)
-		set(r, s.Names.CoresResource(typ), c.milli)
-	}
-	return shared, guaranteed
 }
 
 // release removes the resources of all workload types. It returns the largest

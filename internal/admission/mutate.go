@@ -43,16 +43,13 @@ func (s Settings) Mutate(pod *corev1.Pod, from Origin) (*corev1.Pod, []Warning, 
 	ignored := s.ignored(pod.Annotations, typ)
 	var warnings []Warning
 	if asks {
-		managed, had, why, err := s.manage(pod, typ, from)
+		managed, why, err := s.manage(pod, typ, from)
 		if err != nil {
 			return nil, nil, err
 		}
 		if managed != nil {
 			// The annotation that asks stays, so that a second call finds the other reasons again.
-			warnings = ignored
-			if had != nil {
-				warnings = append(warnings, s.lost(managed, had)...)
-			}
+			warnings = append(ignored, s.lost(pod, managed, s.pools(), true)...)
 			s.warn(managed, pod.Annotations, []Reason{AnnotationIgnored, ResourceWithoutCPU}, warnings)
 			s.tolerate(managed, from)
 			return managed, warnings, nil

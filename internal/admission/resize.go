@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,16 +24,17 @@ import (
 func (s Settings) Resize(before, after *corev1.Pod) []error {
 	was, is := s.totalOf(before), s.totalOf(after)
 	typ, typed := s.typeOf(before)
-	inPool := slices.ContainsFunc(slices.Collect(containers(before)), s.inPool)
+	pools := s.pools()
+	inPool := anyOf(before, pools.count)
 	var errs []error
 	if err := s.resizeTotal(before, after, inPool && (whole(was.guaranteed, was.milli) || whole(is.guaranteed, is.milli))); err != nil {
 		errs = append(errs, err)
 	}
 	old := map[string]*corev1.Container{}
-	for c := range containers(before) {
+	for _, c := range containers(before) {
 		old[c.Name] = c
 	}
-	for c := range containers(after) {
+	for _, c := range containers(after) {
 		earlier, known := old[c.Name]
 		if !known {
 			continue // a resize adds no containers
@@ -70,13 +70,13 @@ func (s Settings) Resize(before, after *corev1.Pod) []error {
 // pool while its own containers run.
 func (s Settings) exclusive(pod *corev1.Pod) (milli int64) {
 	s.SharedCPUs, s.GuaranteedCPUs = false, true
-	counted := draft(pod)
-	for c := range containers(counted) {
-		s.unpool(&c.Resources)
+	counted, pools := draft(pod), s.pools()
+	for _, c := range containers(counted) {
+		pools.remove(&c.Resources)
 	}
 	s.pool(counted)
-	for c := range running(counted) {
-		milli += count(c.Resources.Requests[corev1.ResourceName(s.Names.GuaranteedResource())])
+	for c := range Running(counted) {
+		milli += count(c.Resources.Requests[pools[1].name])
 	}
 	return milli
 }
@@ -98,7 +98,7 @@ func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
 	guaranteed := func(c *corev1.Container) bool {
 		return has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
 	}
-	if !exclusive && !slices.ContainsFunc(slices.Collect(containers(before)), guaranteed) {
+	if !exclusive && !anyOf(before, guaranteed) {
 		return nil
 	}
 	return forbid("the CPU request in spec.resources cannot be resized from %s to %s: "+
@@ -120,11 +120,6 @@ func resizedWhole(before, after *corev1.Container) error {
 func (s Settings) typeOf(pod *corev1.Pod) (typ string, typed bool) {
 	typ, typed, _ = s.Names.TargetType(pod.Annotations)
 	return typ, typed
-}
-
-// inPool reports whether a container is counted by the shared or the guaranteed pool.
-func (s Settings) inPool(c *corev1.Container) bool {
-	return has(&c.Resources, corev1.ResourceName(s.Names.SharedResource())) || has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
 }
 
 // countedAs returns the workload type that a container is counted by.

@@ -21,78 +21,66 @@ func (s Settings) share(pod *corev1.Pod, asks bool) (*corev1.Pod, []Warning) {
 			warnings = append(warnings, w)
 		}
 	}
-	var had removed
-	i := 0
-	for c := range containers(shared) {
+	pools := s.pools()
+	for _, c := range containers(shared) {
 		if typ, released := s.giveBack(pod.Annotations, c); released && !asks {
 			warn(Warning{Reason: CoresWithoutTarget, Subject: typ})
 		}
-		removedShared, removedGuaranteed := s.unpool(&c.Resources)
-		if removedShared && !s.SharedCPUs {
-			warn(s.removed(s.Names.SharedResource()))
+		for _, p := range pools {
+			if !p.on && has(&c.Resources, p.name) {
+				warn(s.removed(string(p.name)))
+			}
 		}
-		if removedGuaranteed && !s.GuaranteedCPUs {
-			warn(s.removed(s.Names.GuaranteedResource()))
-		}
-		had = had.with(pod, i, removedShared && s.SharedCPUs, removedGuaranteed && s.GuaranteedCPUs)
-		i++
+		pools.remove(&c.Resources)
 	}
 	warnings = append(warnings, s.pool(shared)...)
-	if had != nil {
-		warnings = append(warnings, s.lost(shared, had)...)
-	}
-	return shared, warnings
+	return shared, append(warnings, s.lost(pod, shared, pools, false)...)
 }
 
-// removed are the containers of a pod, by place, that had the resource of a pool.
-type removed []struct{ shared, guaranteed bool }
+// poolResources are the resources of the shared and the guaranteed pool.
+type poolResources [2]struct {
+	name corev1.ResourceName
+	on   bool // its switch
+}
 
-// with returns the containers with the one at a place. It is nil as long as no container of the
-// pod had a resource.
-func (had removed) with(pod *corev1.Pod, at int, shared, guaranteed bool) removed {
-	if !shared && !guaranteed {
-		return had
+func (s Settings) pools() poolResources {
+	return poolResources{
+		{corev1.ResourceName(s.Names.SharedResource()), s.SharedCPUs}, {corev1.ResourceName(s.Names.GuaranteedResource()), s.GuaranteedCPUs},
 	}
-	if had == nil {
-		had = make(removed, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	}
-	had[at].shared, had[at].guaranteed = shared, guaranteed
-	return had
+}
+
+// count reports whether a container is counted by one of the pools.
+func (p poolResources) count(c *corev1.Container) bool {
+	return has(&c.Resources, p[0].name) || has(&c.Resources, p[1].name)
+}
+
+// remove removes the resources, because pool writes them again from the container's present requests.
+func (p poolResources) remove(r *corev1.ResourceRequirements) {
+	remove(r, p[0].name)
+	remove(r, p[1].name)
 }
 
 // lost returns a warning for each resource of a pool that was removed from a container which no
 // resource counts now. An author can write such a resource without the cpu request that it follows
-// from. With spec.resources, another container can have it.
-func (s Settings) lost(pod *corev1.Pod, had removed) (warnings []Warning) {
-	shared, guaranteed := s.Names.SharedResource(), s.Names.GuaranteedResource()
+// from. With spec.resources, another container can have it. Of pools that are off, it considers
+// only pods of a workload type.
+func (s Settings) lost(before, after *corev1.Pod, pools poolResources, typed bool) (warnings []Warning) {
 	counted := func(c *corev1.Container) bool {
-		for name := range c.Resources.Requests {
-			_, cores := s.Names.CoresType(string(name))
-			if cores || string(name) == shared || string(name) == guaranteed {
-				return true
-			}
-		}
-		return false
+		_, is := s.countedAs(&c.Resources)
+		return is || pools.count(c)
 	}
-	i, others, lostShared, lostGuaranteed := 0, false, false, false
-	isOnClaims := s.OnClaims(pod)
-	for c := range containers(pod) {
-		switch {
-		case counted(c):
-			others = true
-		case !isOnClaims(c.Name): // its request would count
-			lostShared, lostGuaranteed = lostShared || had[i].shared, lostGuaranteed || had[i].guaranteed
-		}
-		i++
-	}
-	if others && resourcehelper.IsPodLevelResourcesSet(pod) {
+	if !anyOf(before, pools.count) || resourcehelper.IsPodLevelResourcesSet(after) && anyOf(after, counted) {
 		return nil
 	}
-	if lostShared {
-		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: shared})
-	}
-	if lostGuaranteed {
-		warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: guaranteed})
+	isOnClaims := s.OnClaims(after)
+	for _, p := range pools {
+		for i, c := range containers(after) {
+			had := has(&containerAt(before, i).Resources, p.name)
+			if (p.on || typed) && had && !counted(c) && !isOnClaims(c.Name) { // its request would count
+				warnings = append(warnings, Warning{Reason: ResourceWithoutCPU, Subject: string(p.name)})
+				break
+			}
+		}
 	}
 	return warnings
 }
@@ -111,20 +99,4 @@ func (s Settings) giveBack(annotations map[string]string, c *corev1.Container) (
 		put(&c.Resources.Limits, corev1.ResourceCPU, *resource.NewMilliQuantity(a.LimitMilli, resource.DecimalSI))
 	}
 	return typ, true
-}
-
-// unpool removes the resources of the shared and the guaranteed pool, because pool
-// writes them again from the container's present requests.
-func (s Settings) unpool(r *corev1.ResourceRequirements) (shared, guaranteed bool) {
-	for _, pool := range []struct {
-		name corev1.ResourceName
-		had  *bool
-	}{
-		{corev1.ResourceName(s.Names.SharedResource()), &shared},
-		{corev1.ResourceName(s.Names.GuaranteedResource()), &guaranteed},
-	} {
-		*pool.had = has(r, pool.name)
-		remove(r, pool.name)
-	}
-	return shared, guaranteed
 }

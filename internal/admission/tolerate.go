@@ -32,10 +32,5 @@ func RequestsCPU(pod *corev1.Pod) bool {
 	if r := pod.Spec.Resources; r != nil && milliCPU(request(r, corev1.ResourceCPU)) > 0 {
 		return true
 	}
-	for c := range containers(pod) {
-		if milliCPU(request(&c.Resources, corev1.ResourceCPU)) > 0 {
-			return true
-		}
-	}
-	return false
+	return anyOf(pod, func(c *corev1.Container) bool { return requestOf(c) > 0 })
 }

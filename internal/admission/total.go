@@ -63,7 +63,7 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 	own := s.Defaults.own(pod)
 	t.milli, t.limit = milliCPU(own.Requests[corev1.ResourceCPU]), milliCPU(own.Limits[corev1.ResourceCPU])
 	full, others := 0, 0
-	for c := range running(pod) {
+	for c := range Running(pod) {
 		if t.claimed.containers[c.Name] {
 			continue
 		}
@@ -143,14 +143,14 @@ func (s Settings) pool(pod *corev1.Pod) []Warning {
 		}
 		return whole, milli
 	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; !sidecar(c) {
+	for i, c := range containers(pod) {
+		if isInit(pod, i, c) {
 			add(c)
 		}
 	}
 	rest, exclusive, sharer := t.milli, int64(0), ""
 	isRestUsed := t.pooled || !t.claimed.any
-	for c := range running(pod) {
+	for c := range Running(pod) {
 		whole, milli := add(c)
 		rest, exclusive = rest-milli, exclusive+whole
 		if t.claimed.containers[c.Name] {
@@ -178,7 +178,7 @@ func (t total) first(pod *corev1.Pod) *corev1.Container {
 			return c
 		}
 	}
-	for c := range running(pod) {
+	for c := range Running(pod) {
 		if len(pod.Spec.Containers) > 0 && !t.claimed.containers[c.Name] {
 			return c
 		}

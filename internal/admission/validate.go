@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -56,19 +57,13 @@ func (s Settings) checkResources(pod *corev1.Pod, typ string, asks bool) []error
 // It would be counted there and run elsewhere.
 func (s Settings) checkCores(pod *corev1.Pod) []error {
 	var errs []error
-	for c := range containers(pod) {
-		var names []string
-		for name := range c.Resources.Requests {
-			if _, ok := s.Names.CoresType(string(name)); ok {
-				names = append(names, string(name))
+	for _, c := range containers(pod) {
+		for _, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
+			if typ, ok := s.Names.CoresType(string(name)); ok {
+				errs = append(errs, &Refusal{Message: fmt.Sprintf(
+					"container %s requests %s, but the pod is of no workload type; request cpu instead, or add the annotation %s",
+					strconv.Quote(c.Name), name, s.Names.TargetKey(typ))})
 			}
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			typ, _ := s.Names.CoresType(name)
-			errs = append(errs, &Refusal{Message: fmt.Sprintf(
-				"container %s requests %s, but the pod is of no workload type; request cpu instead, or add the annotation %s",
-				strconv.Quote(c.Name), name, s.Names.TargetKey(typ))})
 		}
 	}
 	return errs
