@@ -24,10 +24,21 @@ type Operation struct {
 // operations name only the difference: the pods of a newer API server have fields that this
 // program does not know, also in resources.
 func Patch(before, after *corev1.Pod, raw []byte) []Operation {
-	before = withResources(before, after, raw)
 	ops := patchMap("/metadata/annotations", before.Annotations, after.Annotations, func(a, b string) bool { return a == b })
-	ops = append(ops, patchContainers("/spec/initContainers/", before.Spec.InitContainers, after.Spec.InitContainers)...)
-	ops = append(ops, patchContainers("/spec/containers/", before.Spec.Containers, after.Spec.Containers)...)
+	var pod *rawPod
+	hasResources := func(list string, i int) bool {
+		if pod == nil { // few pods need it
+			pod = &rawPod{}
+			_ = json.Unmarshal(raw, pod) // fails only if raw is not the JSON of before
+		}
+		all := pod.Spec.Containers
+		if list == "initContainers" {
+			all = pod.Spec.InitContainers
+		}
+		return i < len(all) && all[i].Resources != nil
+	}
+	ops = append(ops, patchContainers("initContainers", before.Spec.InitContainers, after.Spec.InitContainers, hasResources)...)
+	ops = append(ops, patchContainers("containers", before.Spec.Containers, after.Spec.Containers, hasResources)...)
 	if before.Spec.Resources != nil && after.Spec.Resources != nil {
 		ops = append(ops, patchResources("/spec/resources", before.Spec.Resources, after.Spec.Resources)...)
 	}
@@ -35,52 +46,30 @@ func Patch(before, after *corev1.Pod, raw []byte) []Operation {
 	return append(ops, patchTolerations(before.Spec.Tolerations, after.Spec.Tolerations)...)
 }
 
-func patchContainers(path string, before, after []corev1.Container) []Operation {
-	var ops []Operation
-	for i := range before {
-		ops = append(ops, patchResources(path+strconv.Itoa(i)+"/resources", &before[i].Resources, &after[i].Resources)...)
-		ops = append(ops, patchEnvironment(path+strconv.Itoa(i)+"/env", before[i].Env, after[i].Env)...)
-	}
-	return ops
+// rawPod has the fields resources of a pod, which may have fields that this program does not know.
+type rawPod struct {
+	Spec struct {
+		InitContainers []rawContainer `json:"initContainers"`
+		Containers     []rawContainer `json:"containers"`
+	} `json:"spec"`
 }
 
-// withResources returns before with an empty list of requests in each container that has
-// resources in raw alone, which are fields that this program does not know.
-func withResources(before, after *corev1.Pod, raw []byte) *corev1.Pod {
-	news := func(before, after []corev1.Container) bool {
-		for i := range before {
-			if isZero(&before[i].Resources) && !isZero(&after[i].Resources) {
-				return true
-			}
+type rawContainer struct {
+	Resources map[string]json.RawMessage `json:"resources"`
+}
+
+func patchContainers(list string, before, after []corev1.Container, hasResources func(list string, i int) bool) []Operation {
+	var ops []Operation
+	for i := range before {
+		had := before[i].Resources
+		if isZero(&had) && !isZero(&after[i].Resources) && hasResources(list, i) {
+			had.Requests = corev1.ResourceList{} // it has resources in raw alone
 		}
-		return false
+		path := "/spec/" + list + "/" + strconv.Itoa(i)
+		ops = append(ops, patchResources(path+"/resources", &had, &after[i].Resources)...)
+		ops = append(ops, patchEnvironment(path+"/env", before[i].Env, after[i].Env)...)
 	}
-	if !news(before.Spec.InitContainers, after.Spec.InitContainers) && !news(before.Spec.Containers, after.Spec.Containers) {
-		return before
-	}
-	type container struct {
-		Resources map[string]json.RawMessage `json:"resources"`
-	}
-	var pod struct {
-		Spec struct {
-			InitContainers []container `json:"initContainers"`
-			Containers     []container `json:"containers"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(raw, &pod); err != nil { // raw is not the JSON of before
-		return before
-	}
-	before = draft(before)
-	fill := func(before []corev1.Container, raw []container) {
-		for i := range min(len(before), len(raw)) {
-			if raw[i].Resources != nil && isZero(&before[i].Resources) {
-				before[i].Resources.Requests = corev1.ResourceList{}
-			}
-		}
-	}
-	fill(before.Spec.InitContainers, pod.Spec.InitContainers)
-	fill(before.Spec.Containers, pod.Spec.Containers)
-	return before
+	return ops
 }
 
 func isZero(r *corev1.ResourceRequirements) bool { return reflect.ValueOf(*r).IsZero() }
