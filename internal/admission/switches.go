@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // A Switch is the setting of an administrator for a workload type, or for the resource of
@@ -28,15 +26,10 @@ const ReportedCondition corev1.NodeConditionType = "CPUPoolsReady"
 
 // Switches are all switches of a cluster. A switch that is not set is off.
 type Switches struct {
-	Names                      workload.Names
 	Types                      map[string]Switch
 	SharedCPUs, GuaranteedCPUs Switch
-	// The other fields are fields of Settings.
-	TolerateDepletion bool
-	PodLevel          PodLevel
-	PodLevelOverride  bool
-	KubeVirt          bool
-	Exceptions        Exceptions
+	// Others has the settings without a switch.
+	Others Settings
 }
 
 // A Node is the part of a Node that decides about switches.
@@ -70,9 +63,10 @@ func (n *Node) advertises(resource string) bool {
 
 // Resources returns the resources with a switch, and their switches.
 func (s Switches) Resources() map[string]Switch {
-	all := map[string]Switch{s.Names.SharedResource(): s.SharedCPUs, s.Names.GuaranteedResource(): s.GuaranteedCPUs}
+	names := s.Others.Names
+	all := map[string]Switch{names.SharedResource(): s.SharedCPUs, names.GuaranteedResource(): s.GuaranteedCPUs}
 	for typ, is := range s.Types {
-		all[s.Names.CoresResource(typ)] = is
+		all[names.CoresResource(typ)] = is
 	}
 	return all
 }
@@ -113,9 +107,9 @@ func schedulable(nodes []Node) []Node {
 // lack returns the lack of a resource among schedulable nodes.
 func (s Switches) lack(resource string, nodes []Node) Lack {
 	serves := func(n Node) bool { return n.advertises(resource) }
-	if resource == s.Names.GuaranteedResource() && slices.ContainsFunc(nodes, serves) {
+	if names := s.Others.Names; resource == names.GuaranteedResource() && slices.ContainsFunc(nodes, serves) {
 		serves = func(n Node) bool {
-			return n.advertises(resource) || n.has(s.Names.SharedResource()) || n.Reported
+			return n.advertises(resource) || n.has(names.SharedResource()) || n.Reported
 		}
 	}
 	l := Lack{Schedulable: len(nodes)}
@@ -139,30 +133,21 @@ func (s Switches) lack(resource string, nodes []Node) Lack {
 // on is off.
 func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 	on := func(is Switch, resource string) bool { return is == SwitchOn || is == SwitchAuto && latched[resource] }
-	settings := Settings{
-		Names:             s.Names,
-		Types:             map[string]bool{},
-		Waits:             map[string]Lack{},
-		SharedCPUs:        on(s.SharedCPUs, s.Names.SharedResource()) && everywhere(s.Names.SharedResource(), nodes),
-		GuaranteedCPUs:    on(s.GuaranteedCPUs, s.Names.GuaranteedResource()),
-		TolerateDepletion: s.TolerateDepletion,
-		PodLevel:          s.PodLevel,
-		PodLevelOverride:  s.PodLevelOverride,
-		KubeVirt:          s.KubeVirt,
-		Exceptions:        s.Exceptions,
-		WithoutDaemon:     map[string]bool{},
-	}
+	settings, shared := s.Others, s.Others.Names.SharedResource()
+	settings.Types, settings.Waits, settings.WithoutDaemon = map[string]bool{}, map[string]Lack{}, map[string]bool{}
+	settings.SharedCPUs = on(s.SharedCPUs, shared) && everywhere(shared, nodes)
+	settings.GuaranteedCPUs = on(s.GuaranteedCPUs, settings.Names.GuaranteedResource())
 	for _, n := range nodes {
 		if n.WithoutDaemon {
 			settings.WithoutDaemon[n.Name] = true
 		}
 	}
 	for typ, is := range s.Types {
-		settings.Types[typ] = on(is, s.Names.CoresResource(typ))
+		settings.Types[typ] = on(is, settings.Names.CoresResource(typ))
 	}
 	for resource, is := range s.Resources() {
 		open := is == SwitchAuto && !latched[resource]
-		if open || on(is, resource) && resource == s.Names.SharedResource() && !settings.SharedCPUs {
+		if open || on(is, resource) && resource == shared && !settings.SharedCPUs {
 			settings.Waits[resource] = s.lack(resource, schedulable(nodes))
 		}
 	}

@@ -255,11 +255,9 @@ func (c *Config) Names() workload.Names {
 }
 
 func (c *Config) switches() admission.Switches {
-	return admission.Switches{
-		Names: c.Names(), Types: c.Types,
-		SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs,
-		TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride, KubeVirt: c.KubeVirt, Exceptions: c.Exceptions,
-	}
+	return admission.Switches{Types: c.Types, SharedCPUs: c.SharedCPUs, GuaranteedCPUs: c.GuaranteedCPUs, Others: admission.Settings{
+		Names: c.Names(), TolerateDepletion: c.TolerateDepletion, PodLevel: c.PodLevel, PodLevelOverride: c.PodLevelOverride, KubeVirt: c.KubeVirt, Exceptions: c.Exceptions,
+	}}
 }
 
 // unknown finds the unknown keys of a YAML document.
