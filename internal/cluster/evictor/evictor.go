@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -151,16 +152,9 @@ func (e *evictor) relieve(ctx context.Context, node string, now time.Time) (done
 	if err := e.live.List(ctx, &same, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)}); err != nil {
 		return false, fmt.Errorf("read it: %w", err)
 	}
-	for i := range same.Items {
-		if ok, _ := eviction.Pressed(&same.Items[i], now); ok {
-			return e.relievePressed(ctx, node, now)
-		}
+	if !slices.ContainsFunc(same.Items, func(n corev1.Node) bool { ok, _ := eviction.Pressed(&n, now); return ok }) {
+		return false, nil
 	}
-	return false, nil
-}
-
-// relievePressed is relieve for a node that is pressed for certain.
-func (e *evictor) relievePressed(ctx context.Context, node string, now time.Time) (done bool, err error) {
 	var pods corev1.PodList
 	ofNode := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 	if err := e.live.List(ctx, &pods, ofNode); err != nil {

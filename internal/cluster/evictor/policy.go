@@ -63,7 +63,8 @@ func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
 	if m == nil {
 		return errors.New("it has no matchConstraints")
 	}
-	if len(m.ExcludeResourceRules) > 0 || selects(m) {
+	// Nodes have no namespace that a selector could match.
+	if o := m.ObjectSelector; len(m.ExcludeResourceRules) > 0 || o != nil && len(o.MatchLabels)+len(o.MatchExpressions) > 0 {
 		return errors.New("its matchConstraints leave something out")
 	}
 	for _, resource := range []string{"nodes", "nodes/status"} {
@@ -86,13 +87,6 @@ func denies(p *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
 		}
 	}
 	return fmt.Errorf("no validation of it compares request.name with %s", nodeOfToken)
-}
-
-// selects reports whether constraints match only some objects. Nodes have no namespace that
-// a selector could match.
-func selects(m *admissionregistrationv1.MatchResources) bool {
-	o := m.ObjectSelector
-	return o != nil && len(o.MatchLabels)+len(o.MatchExpressions) > 0
 }
 
 // covers reports whether a rule matches updates of all objects of a resource of the core
