@@ -292,7 +292,11 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 
 // pass decides, publishes the plan, and returns the records to write.
 func (f *Follower) pass(w world) []record {
-	plan, choices := hostedpriority.NewPlan(w.table, w.classes, facts(w.clusters, f.unwritten), w.pools)
+	clusters := make([]hostedpriority.HostedCluster, 0, len(w.clusters))
+	for _, c := range w.clusters {
+		clusters = append(clusters, hostedpriority.HostedCluster{Namespace: c.GetNamespace(), Name: c.GetName(), Annotations: c.GetAnnotations(), Had: f.unwritten.had(c)})
+	}
+	plan, choices := hostedpriority.NewPlan(w.table, w.classes, clusters, w.pools)
 	f.unwritten.keep(w.clusters, choices)
 	f.plan.Store(&plan)
 	f.close()

@@ -48,13 +48,6 @@ func slim(o any) (any, error) {
 		return o, nil
 	}
 	s := &unstructured.Unstructured{Object: map[string]any{}}
-	s.SetAPIVersion(u.GetAPIVersion())
-	s.SetKind(u.GetKind())
-	s.SetNamespace(u.GetNamespace())
-	s.SetName(u.GetName())
-	s.SetUID(u.GetUID())
-	s.SetResourceVersion(u.GetResourceVersion())
-	s.SetDeletionTimestamp(u.GetDeletionTimestamp())
 	annotations := map[string]string{}
 	for key, value := range u.GetAnnotations() {
 		if strings.HasPrefix(key, "hosted-priority.cpupoold.io/") || strings.HasPrefix(key, "hypershift.openshift.io/") {
@@ -62,12 +55,12 @@ func slim(o any) (any, error) {
 		}
 	}
 	s.SetAnnotations(annotations)
-	keep := map[string][][]string{
+	for _, path := range append(map[string][][]string{
 		"NodePool":                   {{"spec", "clusterName"}, {"spec", "replicas"}, {"spec", "autoScaling"}, {"status", "replicas"}},
 		"ClusterSizingConfiguration": {{"spec", "sizes"}},
 		"PriorityClass":              {{"value"}},
-	}[u.GetKind()]
-	for _, path := range keep {
+	}[u.GetKind()], []string{"apiVersion"}, []string{"kind"}, []string{"metadata", "namespace"}, []string{"metadata", "name"},
+		[]string{"metadata", "uid"}, []string{"metadata", "resourceVersion"}, []string{"metadata", "deletionTimestamp"}) {
 		if value, there, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && there {
 			if err := unstructured.SetNestedField(s.Object, value, path...); err != nil {
 				return nil, err
@@ -157,26 +150,9 @@ func unstructureds(objects []any) []*unstructured.Unstructured {
 	return all
 }
 
-// facts returns the fields of HostedClusters that package hostedpriority uses.
-func facts(clusters []*unstructured.Unstructured, unwritten memory) []hostedpriority.HostedCluster {
-	all := make([]hostedpriority.HostedCluster, 0, len(clusters))
-	for _, c := range clusters {
-		all = append(all, hostedpriority.HostedCluster{Namespace: c.GetNamespace(), Name: c.GetName(), Annotations: c.GetAnnotations(), Had: unwritten.had(c)})
-	}
-	return all
-}
-
 type record struct {
 	cluster *unstructured.Unstructured
 	changes map[string]*string
-}
-
-// patch returns a merge patch of the annotations. It applies only to the version of the object
-// that was read, so that a later change by another client causes a new pass.
-func (r record) patch() ([]byte, error) {
-	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": r.cluster.GetResourceVersion(), "annotations": r.changes,
-	}})
 }
 
 // writeLimit is the time limit of all writes after a pass. The next pass waits for them, and
@@ -210,8 +186,12 @@ func (f *Follower) write(ctx context.Context, records []record) error {
 	return errors.Join(errs...)
 }
 
+// writeOne applies a merge patch of the annotations. It applies only to the version of the object
+// that was read, so that a later change by another client causes a new pass.
 func (f *Follower) writeOne(ctx context.Context, r record) error {
-	data, err := r.patch()
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": r.cluster.GetResourceVersion(), "annotations": r.changes,
+	}})
 	if err != nil {
 		return fmt.Errorf("encode annotations: %w", err)
 	}

@@ -75,19 +75,6 @@ func (p NodePool) Nodes() int64 {
 	return 0
 }
 
-// ParseSizing returns the sizes of a ClusterSizingConfiguration.
-func ParseSizing(data []byte) (Table, error) {
-	var c struct {
-		Spec struct {
-			Sizes []SizingSize `json:"sizes"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		return Table{}, fmt.Errorf("decode: %w", err)
-	}
-	return SizingTable(c.Spec.Sizes)
-}
-
 // A Role is the purpose of a pod of a hosted control plane. HyperShift has a priority class
 // for each role.
 type Role int

@@ -2,6 +2,7 @@ package hostedpriority
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -59,9 +60,9 @@ func (t Table) counted(nodes int64) int {
 	return slices.IndexFunc(t.sizes, func(r row) bool { return nodes <= r.max })
 }
 
-// A SizingSize is an element of spec.sizes of HyperShift's ClusterSizingConfiguration
+// sizingSize is an element of spec.sizes of HyperShift's ClusterSizingConfiguration
 // (scheduling.hypershift.openshift.io/v1alpha1).
-type SizingSize struct {
+type sizingSize struct {
 	Name     string `json:"name"`
 	Criteria struct {
 		From int64  `json:"from"`
@@ -74,12 +75,21 @@ type SizingSize struct {
 	} `json:"effects"`
 }
 
-// SizingTable returns the table of a ClusterSizingConfiguration. Its sizes must cover each
+// ParseSizing returns the table of a ClusterSizingConfiguration. Its sizes must cover each
 // number of nodes once, as HyperShift demands. A size without a class for a role gets the
 // class of the next smaller size that has one: HyperShift keeps annotations of an earlier
 // size.
-func SizingTable(sizes []SizingSize) (Table, error) {
-	sizes = slices.SortedFunc(slices.Values(sizes), func(a, b SizingSize) int { return cmp.Compare(a.Criteria.From, b.Criteria.From) })
+func ParseSizing(data []byte) (Table, error) {
+	var c struct {
+		Spec struct {
+			Sizes []sizingSize `json:"sizes"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Table{}, fmt.Errorf("decode: %w", err)
+	}
+	sizes := c.Spec.Sizes
+	slices.SortFunc(sizes, func(a, b sizingSize) int { return cmp.Compare(a.Criteria.From, b.Criteria.From) })
 	if len(sizes) == 0 {
 		return Table{}, errors.New("has no sizes")
 	}
