@@ -65,44 +65,33 @@ func (d *decoder) mapping(key string, n *yaml.Node, fields []field) {
 		d.fail(key, n.Value, "must be a mapping with the keys "+strings.Join(names(fields), ", "))
 		return
 	}
+	known := names(fields)
+	var written []string
+	for i := 0; i < len(n.Content); i += 2 {
+		written = append(written, n.Content[i].Value)
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
+		at, value, name := n.Content[i], n.Content[i+1], n.Content[i].Value
+		if !slices.Contains(known, name) {
+			reason := "is not a known key; known here: " + strings.Join(known, ", ")
+			if name = spelling.Near(at.Value, known); name != "" {
+				reason = "is not a known key; did you mean " + name + "?"
+			}
+			d.failAt(at.Line, join(key, at.Value), value.Value, reason)
+			// The value of a misspelt key is decoded as the value of the key that is meant, so that its
+			// problems are reported, too.
+			if _, seen := d.origins.lines[join(key, name)]; seen || name == "" || slices.Contains(written, name) {
+				continue
+			}
+		}
 		child := join(key, name)
-		f := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		_, seen := d.origins.lines[child]
-		switch {
-		case f < 0:
-			d.unknown(key, n, i, fields)
-		case seen:
-			d.failAt(n.Content[i].Line, child, n.Content[i+1].Value, "is set twice; keep one")
-		default:
-			d.origins.lines[child] = n.Content[i].Line
-			fields[f].decode(child, deref(n.Content[i+1]))
+		if _, seen := d.origins.lines[child]; seen {
+			d.failAt(at.Line, child, value.Value, "is set twice; keep one")
+			continue
 		}
+		d.origins.lines[child] = at.Line
+		fields[slices.Index(known, name)].decode(child, deref(value))
 	}
-}
-
-// unknown reports the unknown key at index i of a mapping. If it is misspelt, the value is decoded
-// as the value of the key that is meant, so that its problems are reported, too.
-func (d *decoder) unknown(key string, n *yaml.Node, i int, fields []field) {
-	at, value := n.Content[i], n.Content[i+1]
-	meant := spelling.Near(at.Value, names(fields))
-	if meant == "" {
-		d.failAt(at.Line, join(key, at.Value), value.Value, "is not a known key; known here: "+strings.Join(names(fields), ", "))
-		return
-	}
-	d.failAt(at.Line, join(key, at.Value), value.Value, "is not a known key; did you mean "+meant+"?")
-	for j := 0; j < len(n.Content); j += 2 {
-		if n.Content[j].Value == meant {
-			return
-		}
-	}
-	child := join(key, meant)
-	if _, seen := d.origins.lines[child]; seen {
-		return
-	}
-	d.origins.lines[child] = at.Line
-	fields[slices.IndexFunc(fields, func(f field) bool { return f.name == meant })].decode(child, deref(value))
 }
 
 func (d *decoder) sequence(key string, n *yaml.Node, element func(key string, n *yaml.Node)) {

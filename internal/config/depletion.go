@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -45,12 +44,7 @@ func (d *decoder) depletion(key string, n *yaml.Node, c *Config) {
 	d.mapping(key, n, []field{
 		{"action", oneOf(d, &to.Action, DepletionWarn, DepletionTaint, DepletionEvict)},
 		{"floor", d.scalar(func(s string) error {
-			floor, err := strconv.ParseUint(s, 10, 16)
-			if err != nil || floor > cpuset.MaxCPUs {
-				return fmt.Errorf("is not a number of CPUs; write 0 to %d", cpuset.MaxCPUs)
-			}
-			to.Floor = int(floor)
-			return nil
+			return setNumber(&to.Floor, s, 0, cpuset.MaxCPUs, fmt.Sprintf("is not a number of CPUs; write 0 to %d", cpuset.MaxCPUs))
 		})},
 		// A taint that changes within a second moves pods back and forth. A taint that stays for more than a
 		// day after its cause keeps a node empty.

@@ -141,11 +141,16 @@ func (d *decoder) units(key string, n *yaml.Node, c *Config) {
 // setCount accepts a number of CPUs. A list is the mistake to expect, since that
 // is what pools have.
 func setCount(to *int, s string) error {
+	return setNumber(to, s, 1, cpuset.MaxCPUs, fmt.Sprintf("is not a number of CPUs in 1..%d", cpuset.MaxCPUs))
+}
+
+// setNumber accepts a number in least..most. Reason is the problem of other texts.
+func setNumber[T ~int | ~uint64](to *T, s string, least, most uint64, reason string) error {
 	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n < 1 || n > cpuset.MaxCPUs {
-		return fmt.Errorf("is not a number of CPUs in 1..%d", cpuset.MaxCPUs)
+	if err != nil || n < least || n > most {
+		return errors.New(reason)
 	}
-	*to = int(n)
+	*to = T(n)
 	return nil
 }
 
@@ -155,12 +160,7 @@ func setFloor(g *pools.GuaranteedSpec, s string) error {
 	if !isPercentage {
 		return setCount(&g.Floor, s)
 	}
-	n, err := strconv.ParseUint(part, 10, 7)
-	if err != nil || n < 1 || n > 99 {
-		return errors.New("is not a part of the shared pool; write 1% to 99%, or a number of CPUs")
-	}
-	g.FloorPercent = int(n)
-	return nil
+	return setNumber(&g.FloorPercent, part, 1, 99, "is not a part of the shared pool; write 1% to 99%, or a number of CPUs")
 }
 
 func setSocket(socket *string, s, example string) error {

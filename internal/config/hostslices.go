@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -49,7 +48,9 @@ func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
 	d.mapping(key, n, []field{
 		{"enabled", boolean(d, &h.Enabled)},
 		{"pool", d.scalar(func(s string) error { h.Pool = s; return nil })},
-		{"weight", d.scalar(func(s string) error { return setWeight(&h.Weight, s) })},
+		{"weight", d.scalar(func(s string) error {
+			return setNumber(&h.Weight, s, 1, 10000, "is not a weight in 1..10000; omit the key to keep the present weights")
+		})},
 		{"units", func(key string, n *yaml.Node) {
 			d.sequence(key, n, d.scalar(func(s string) error {
 				earlier := h.Units
@@ -58,15 +59,6 @@ func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
 			}))
 		}},
 	})
-}
-
-func setWeight(to *uint64, s string) error {
-	w, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || w < 1 || w > 10000 {
-		return errors.New("is not a weight in 1..10000; omit the key to keep the present weights")
-	}
-	*to = w
-	return nil
 }
 
 // checkHostUnit returns an error if a unit cannot be confined in addition to the standard slices

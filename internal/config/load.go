@@ -76,7 +76,10 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 	}
 	d.checkStaticKubelet(&c)
 	if t == nil && len(d.problems) > 0 {
-		t = largest()
+		// A machine with all CPUs that a configuration can name: problems of the pools that every
+		// machine has are reported with the others.
+		all := cpuset.Range(0, cpuset.MaxCPUs-1)
+		t = &topology.Topology{Present: all, Online: all}
 	}
 	if t != nil {
 		d.resolve(&c, t)
@@ -86,13 +89,6 @@ func build(data []byte, from origins, o Overrides, t *topology.Topology) (*Confi
 		return nil, errors.Join(d.problems...)
 	}
 	return &c, nil
-}
-
-// largest returns a machine with all CPUs that a configuration can name. Problems of the pools that
-// every machine has are reported with other problems, although the machine is unknown.
-func largest() *topology.Topology {
-	all := cpuset.Range(0, cpuset.MaxCPUs-1)
-	return &topology.Topology{Present: all, Online: all}
 }
 
 // resolve adds the problems of the pools on this machine. It skips keys that
