@@ -3,36 +3,22 @@ package manifest
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
-// isJSON says that a file is JSON and has to stay so.
-func isJSON(data []byte) bool {
-	return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && json.Valid(data)
-}
-
 // encodeJSON writes a document that was JSON, indented as text is.
 func encodeJSON(document *yaml.Node, text []byte) ([]byte, error) {
-	var line bytes.Buffer
-	if err := writeJSON(&line, document.Content[0]); err != nil {
-		return nil, err
-	}
-	indent := jsonIndent(text)
-	if indent == "" {
-		line.WriteByte('\n')
-		return line.Bytes(), nil
+	options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.EscapeForJS(true)}
+	if indent := jsonIndent(text); indent != "" {
+		options = append(options, jsontext.WithIndent(indent))
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, line.Bytes(), "", indent); err != nil {
-		return nil, err
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
+	err := writeJSON(jsontext.NewEncoder(&out, options...), document.Content[0])
+	return out.Bytes(), err
 }
 
 // jsonIndent is the white space in front of the first member, "" when all is on
@@ -42,42 +28,24 @@ func jsonIndent(text []byte) string {
 	if m == nil {
 		return ""
 	}
-	return cmp.Or(strings.Trim(string(m[1]), "\r\n"), "  ")
+	return cmp.Or(string(m[1][bytes.LastIndexAny(m[1], "\r\n")+1:]), "  ")
 }
 
-func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.MappingNode, yaml.SequenceNode:
-		brackets := "[]"
-		if n.Kind == yaml.MappingNode {
-			brackets = "{}"
-		}
-		out.WriteByte(brackets[0])
-		for i, c := range n.Content {
-			switch {
-			case i > 0 && n.Kind == yaml.MappingNode && i%2 == 1:
-				out.WriteByte(':')
-			case i > 0:
-				out.WriteByte(',')
-			}
-			if err := writeJSON(out, c); err != nil {
-				return err
-			}
-		}
-		out.WriteByte(brackets[1])
-		return nil
-	case yaml.ScalarNode:
-		if n.Tag != "!!str" {
-			out.WriteString(n.Value) // a number, true, false or null as it was written
-			return nil
-		}
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(n.Value); err != nil {
-			return err
-		}
-		out.Truncate(out.Len() - 1) // the encoder's line feed
-		return nil
+func writeJSON(out *jsontext.Encoder, n *yaml.Node) error {
+	begin, end := jsontext.BeginArray, jsontext.EndArray
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
+		return out.WriteToken(jsontext.String(n.Value))
+	case n.Kind == yaml.ScalarNode:
+		return out.WriteValue(jsontext.Value(n.Value)) // a number, true, false or null as it was written
+	case n.Kind == yaml.MappingNode:
+		begin, end = jsontext.BeginObject, jsontext.EndObject
+	case n.Kind != yaml.SequenceNode:
+		return fmt.Errorf("line %d: no JSON value", n.Line)
 	}
-	return fmt.Errorf("line %d: no JSON value", n.Line)
+	err := out.WriteToken(begin)
+	for _, c := range n.Content {
+		err = cmp.Or(err, writeJSON(out, c))
+	}
+	return cmp.Or(err, out.WriteToken(end))
 }

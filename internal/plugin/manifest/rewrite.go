@@ -47,7 +47,7 @@ func Rewrite(data []byte, mutate Mutate) (Result, error) {
 		return Result{}, err
 	}
 	encode := part.encode
-	if isJSON(data) {
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && json.Valid(data) {
 		encode = func(p part) ([]byte, error) { return encodeJSON(p.documents[0], p.text) }
 	}
 	var result Result
