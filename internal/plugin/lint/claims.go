@@ -26,33 +26,13 @@ func (l *linter) lookClaims(o *manifest.Object) {
 	for _, entry := range o.Pod.Spec.ResourceClaims {
 		if name := entry.ResourceClaimName; name != nil && !slices.Contains(names, *name) {
 			names = append(names, *name)
-			l.claimPods[l.namespace()+"/"+*name] += podsOf(o)
+			number := o.Replicas()
+			if o.Kind == "DaemonSet" {
+				number = 2 // for several
+			}
+			l.claimPods[l.namespace()+"/"+*name] += number
 		}
 	}
-}
-
-// podsOf returns the number of pods of an object at one time. A DaemonSet counts as two, for several.
-func podsOf(o *manifest.Object) int {
-	var k struct {
-		Spec struct {
-			Replicas    *int `json:"replicas"`
-			Parallelism *int `json:"parallelism"`
-		} `json:"spec"`
-	}
-	if o.Shaped || o.Decode(&k) != nil {
-		return 1
-	}
-	number := k.Spec.Replicas
-	switch o.Kind {
-	case "DaemonSet":
-		return 2
-	case "Job":
-		number = k.Spec.Parallelism
-	}
-	if number == nil {
-		return 1
-	}
-	return *number
 }
 
 // checkClaim finds amounts of CPUs in a claim or template that the scheduler changes.
@@ -97,17 +77,17 @@ func (l *linter) checkPodClaims() {
 	}
 	isOn := l.Admission.OnClaims(pod)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if cpu := requestedCPU(&c); isOn(c.Name) && cpu.CmpInt64(1) >= 0 {
+		if cpu := requestedCPU(&c.Resources); isOn(c.Name) && cpu.CmpInt64(1) >= 0 {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of cpu: %s counts in addition", strconv.Quote(c.Name), cpu),
 				"request cpu: 1m, or remove the claim")
 		}
 	}
 }
 
-// requestedCPU returns the CPU request of a container. The API server uses the limit if there is no request.
-func requestedCPU(c *corev1.Container) *resource.Quantity {
-	if q, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
+// requestedCPU returns the CPU request of a container or a pod. The API server uses the limit if there is no request.
+func requestedCPU(r *corev1.ResourceRequirements) *resource.Quantity {
+	if q, ok := r.Requests[corev1.ResourceCPU]; ok {
 		return &q
 	}
-	return c.Resources.Limits.Cpu()
+	return r.Limits.Cpu()
 }

@@ -213,17 +213,3 @@ func (l *linter) findText(line int, text string) {
 	}
 	l.find(line, message, remedy)
 }
-
-// containers yields the containers that run as long as the pod does.
-func containers(pod *corev1.Pod) (running []*corev1.Container) {
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			running = append(running, c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		running = append(running, &pod.Spec.Containers[i])
-	}
-	return running
-}

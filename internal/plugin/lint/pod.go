@@ -120,8 +120,9 @@ func (l *linter) checkAsking(verdicts []verdict.Verdict) {
 	if len(warnings) > 0 {
 		return
 	}
-	for _, c := range containers(pod) {
-		if !requestsCPU(&c.Resources) && !has(c, l.Admission.Names.CoresResource(typ)) {
+	for c := range admission.Running(pod) {
+		_, isCounted := c.Resources.Requests[corev1.ResourceName(l.Admission.Names.CoresResource(typ))]
+		if !requestsCPU(&c.Resources) && !isCounted {
 			l.find(l.containerLine(c.Name),
 				fmt.Sprintf("container %s requests no CPU, and has the least weight among the containers of workload type %q", strconv.Quote(c.Name), typ),
 				"request cpu; it is counted as "+l.Admission.Names.CoresResource(typ))
@@ -153,7 +154,7 @@ func (l *linter) checkNotAsking(verdicts []verdict.Verdict) {
 		return // the pools count it as a whole
 	}
 	isOnClaims := l.Admission.OnClaims(pod)
-	for _, c := range containers(pod) {
+	for c := range admission.Running(pod) {
 		if l.Admission.SharedCPUs && !l.Admission.Excepts(pod) && !requestsCPU(&c.Resources) && !isOnClaims(c.Name) {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s requests no CPU, and no pool counts it", strconv.Quote(c.Name)), "request cpu")
 		}
@@ -212,19 +213,7 @@ func (l *linter) containerLine(name string) int {
 	return l.object.PodLine("spec", "initContainers", name)
 }
 
-// requestsCPU reports whether a container or a pod requests CPU. A limit alone is a request.
-func requestsCPU(r *corev1.ResourceRequirements) bool {
-	q, ok := r.Requests[corev1.ResourceCPU]
-	if !ok {
-		q = r.Limits[corev1.ResourceCPU]
-	}
-	return q.Sign() > 0
-}
-
-func has(c *corev1.Container, resource string) bool {
-	_, requests := c.Resources.Requests[corev1.ResourceName(resource)]
-	return requests
-}
+func requestsCPU(r *corev1.ResourceRequirements) bool { return requestedCPU(r).Sign() > 0 }
 
 func quoteAll(types []string) string {
 	quoted := make([]string, len(types))

@@ -25,14 +25,7 @@ func (e *badAmount) isTemplated() bool {
 // amounts refuses amounts of resources with an exponent of three digits or more:
 // Kubernetes' parser takes hours for some, and no machine has as much. v is what YAML or
 // JSON decodes to.
-func amounts(v any) error {
-	return walk(v, false, func(text string) error {
-		if isEndless(text) {
-			return &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
-		}
-		return nil
-	})
-}
+func amounts(v any) error { return walk(v, false) }
 
 // isEndless reports whether an amount has an exponent of three digits or more.
 func isEndless(text string) bool {
@@ -96,20 +89,23 @@ func amount(value any, isCPU bool) (q resource.Quantity, err error) {
 	if isCPU {
 		return q, &badAmount{text, fmt.Sprintf("%.40q is no number of CPUs; write CPUs such as 2, or thousandths such as 500m", text)}
 	}
-	return q, &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
+	return q, noAmount(text)
 }
 
-// walk calls check for the texts that are amounts: those in maps of resources, and a few by
-// themselves.
-func walk(v any, within bool, check func(string) error) error {
+func noAmount(text string) error {
+	return &badAmount{text, fmt.Sprintf("%.40q is no amount; write one such as 500m or 2Gi", text)}
+}
+
+// walk checks the texts that are amounts: those in maps of resources, and a few by themselves.
+func walk(v any, within bool) error {
 	switch v := v.(type) {
 	case string:
-		if within {
-			return check(v)
+		if within && isEndless(v) {
+			return noAmount(v)
 		}
 	case []any:
 		for _, item := range v {
-			if err := walk(item, within, check); err != nil {
+			if err := walk(item, within); err != nil {
 				return err
 			}
 		}
@@ -117,11 +113,11 @@ func walk(v any, within bool, check func(string) error) error {
 		for key, value := range v {
 			switch key {
 			case "limits", "requests", "overhead", "capacity", "consumedCapacity", "counters", "allocatable", "sizeLimit", "divisor":
-				if err := walk(value, true, check); err != nil {
+				if err := walk(value, true); err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}
 			default:
-				if err := walk(value, within, check); err != nil {
+				if err := walk(value, within); err != nil {
 					return err
 				}
 			}

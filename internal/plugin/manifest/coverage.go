@@ -93,19 +93,14 @@ func listGroups(groups []group) string {
 	}
 	var texts []string
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		var details []string
-		if g.number > 1 {
-			details = append(details, strconv.Itoa(g.number))
-		}
-		switch {
-		case g.first != "" && g.number > 1:
-			details = append(details, "first "+g.first)
-		case g.first != "":
-			details = append(details, g.first)
-		}
 		text := g.label
-		if len(details) > 0 {
-			text += " (" + strings.Join(details, ", ") + ")"
+		switch {
+		case g.number > 1 && g.first != "":
+			text += fmt.Sprintf(" (%d, first %s)", g.number, g.first)
+		case g.number > 1:
+			text += fmt.Sprintf(" (%d)", g.number)
+		case g.first != "":
+			text += " (" + g.first + ")"
 		}
 		texts = append(texts, text)
 	}

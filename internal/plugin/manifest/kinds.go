@@ -9,21 +9,17 @@ import (
 	"github.com/cpupoold/cpupoold/internal/spelling"
 )
 
-// builtin returns the apiVersions of kinds of Kubernetes that commands read. Groups without a
-// dot belong to Kubernetes, so that a resource of another project has no such apiVersion.
-func builtin() map[string]string {
-	return map[string]string{
+// checkKind returns an error for an object that the API server refuses, because its kind is
+// misspelt, or because its apiVersion does not have the kind.
+func checkKind(apiVersion, kind string) error {
+	// Kinds of Kubernetes that commands read. Groups without a dot belong to Kubernetes, so that a
+	// resource of another project has no such apiVersion.
+	versions := map[string]string{
 		"List": "v1", "Pod": "v1", "PodTemplate": "v1", "ReplicationController": "v1",
 		"Namespace": "v1", "LimitRange": "v1", "ResourceQuota": "v1", "Node": "v1",
 		"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 		"Job": "batch/v1", "CronJob": "batch/v1",
 	}
-}
-
-// checkKind returns an error for an object that the API server refuses, because its kind is
-// misspelt, or because its apiVersion does not have the kind.
-func checkKind(apiVersion, kind string) error {
-	versions := builtin()
 	group, _, _ := strings.Cut(apiVersion, "/")
 	if kind == "" || strings.Contains(group, ".") {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -209,6 +210,23 @@ func jsonOf(node *yaml.Node) ([]byte, error) {
 		return nil, err
 	}
 	return data, amounts(v)
+}
+
+// Replicas returns the number of pods of a workload at one time. A DaemonSet has one on each node.
+func (o *Object) Replicas() int {
+	var k struct {
+		Spec struct {
+			Replicas    *int `json:"replicas"`
+			Parallelism *int `json:"parallelism"`
+		} `json:"spec"`
+	}
+	if o.Shaped || o.Kind == "DaemonSet" || o.Kind == "CronJob" || o.Decode(&k) != nil {
+		return 1
+	}
+	if o.Kind == "Job" {
+		k.Spec.Replicas = k.Spec.Parallelism
+	}
+	return ptr.Deref(k.Spec.Replicas, 1)
 }
 
 // Line returns the line of what a path of keys leads to, and of the last of them

@@ -70,9 +70,7 @@ type known struct {
 		} `json:"ownerReferences"`
 	} `json:"metadata"`
 	Spec struct {
-		NodeName    string `json:"nodeName"`
-		Replicas    *int   `json:"replicas"`
-		Parallelism *int   `json:"parallelism"`
+		NodeName string `json:"nodeName"`
 	} `json:"spec"`
 	Status struct {
 		Phase string `json:"phase"`
@@ -96,13 +94,14 @@ func (o *Objects) Read(file string, data []byte, namespace string) []error {
 		errs = append(errs, bad...)
 		empty = empty && len(objects)+len(bad) == 0
 		for i := range objects {
-			isRead := reads(&objects[i])
-			err := o.add(&objects[i], namespace)
+			object := &objects[i]
+			isRead := object.Pod != nil || claims.Reads(object) || object.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "Node"}, object.Kind)
+			err := o.add(object, namespace)
 			if err == nil {
-				o.Coverage.AddObject(file, &objects[i], isRead)
+				o.Coverage.AddObject(file, object, isRead)
 				continue
 			}
-			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", objects[i].Line(), objects[i].Kind, objects[i].Name, err))
+			errs = append(errs, fmt.Errorf("line %d: %s/%s: %w", object.Line(), object.Kind, object.Name, err))
 			if errors.Is(err, errTooMany) {
 				return false
 			}
@@ -113,11 +112,6 @@ func (o *Objects) Read(file string, data []byte, namespace string) []error {
 		o.Coverage.Skip("empty file", file)
 	}
 	return errs
-}
-
-// reads reports whether add reads an object.
-func reads(o *manifest.Object) bool {
-	return o.Pod != nil || claims.Reads(o) || o.APIVersion == "v1" && slices.Contains([]string{"Namespace", "LimitRange", "Node"}, o.Kind)
 }
 
 func (o *Objects) add(object *manifest.Object, namespace string) error {
@@ -163,9 +157,12 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		base.Status.ResourceClaimStatuses = k.Status.Claims
 		return o.push(podOf(base, &k))
 	}
-	count, err := k.replicas(kind)
-	if err != nil {
-		return err
+	count := object.Replicas()
+	switch {
+	case kind == "PodTemplate":
+		return nil // a template makes no pods
+	case count > mostInAll:
+		return fmt.Errorf("%d pods; want 0-%d", count, mostInAll)
 	}
 	for i := range count {
 		replica := *base
@@ -187,26 +184,6 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 
 // daemonSet is the kind of workloads that have a pod on each node.
 const daemonSet = "DaemonSet"
-
-// replicas returns the number of pods of a workload. A DaemonSet has one, on each node.
-func (k *known) replicas(kind string) (int, error) {
-	asked := k.Spec.Replicas
-	switch kind {
-	case "PodTemplate":
-		return 0, nil // a template makes no pods
-	case daemonSet, "CronJob", "Shaped":
-		asked = nil
-	case "Job":
-		asked = k.Spec.Parallelism
-	}
-	switch {
-	case asked == nil:
-		return 1, nil
-	case *asked > mostInAll:
-		return 0, fmt.Errorf("%d pods; want 0-%d", *asked, mostInAll)
-	}
-	return *asked, nil
-}
 
 // Annotations of mirror pods: the kubelet writes them for a pod of a manifest on the node.
 // The hash is the UID of the running pod.
