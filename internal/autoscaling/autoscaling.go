@@ -97,9 +97,12 @@ func (a *Autoscaler) Use(kind string) (Use, bool) {
 	return u, true
 }
 
-// Concerns reports whether an autoscaler uses the CPU request of a container of a pod.
+// Concerns reports whether an autoscaler uses the CPU request of a container that runs as long as
+// its pod.
 func (u *Use) Concerns(pod *corev1.Pod) bool {
-	return !u.sets || slices.ContainsFunc(running(pod), u.setsCPU)
+	return !u.sets || slices.ContainsFunc(pod.Spec.Containers, u.setsCPU) || slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && u.setsCPU(c)
+	})
 }
 
 // Sentence states the use by an autoscaler whose target runs in a management pool.
@@ -134,9 +137,9 @@ func (a *Autoscaler) hasCPUTrigger() bool {
 
 // setsCPU reports whether a VerticalPodAutoscaler sets the CPU request of a container. It sets CPU
 // and memory of a container without a policy of its own, if there is no policy for "*".
-func (u *Use) setsCPU(container string) bool {
+func (u *Use) setsCPU(container corev1.Container) bool {
 	sets := true
-	for _, name := range []string{"*", container} {
+	for _, name := range []string{"*", container.Name} {
 		for _, p := range u.policies {
 			if p.Name == name {
 				sets = p.Mode != "Off" && (p.Resources == nil || slices.Contains(*p.Resources, "cpu"))
@@ -144,18 +147,4 @@ func (u *Use) setsCPU(container string) bool {
 		}
 	}
 	return sets
-}
-
-// running returns the names of the containers that run as long as the pod does.
-func running(pod *corev1.Pod) (names []string) {
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			names = append(names, c.Name)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		names = append(names, pod.Spec.Containers[i].Name)
-	}
-	return names
 }

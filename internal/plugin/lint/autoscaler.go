@@ -27,15 +27,12 @@ func (l *linter) checkAutoscaler(files []File) {
 	}
 	for _, file := range files {
 		for i := range file.Objects {
-			if o := &file.Objects[i]; l.isTarget(o, use.Target) && use.Concerns(o.Pod) && l.managed(o) {
+			o := &file.Objects[i]
+			isTarget := o.Pod != nil && o.Kind == use.Target.Kind && o.Name == use.Target.Name && cmp.Or(o.Namespace, l.Namespace) == l.namespace()
+			if isTarget && use.Concerns(o.Pod) && l.managed(o) {
 				l.find(l.object.Line("spec", use.Field), use.Sentence(l.object.Kind, l.object.Name), use.Remedy)
 				return
 			}
 		}
 	}
-}
-
-// isTarget reports whether an object of a file makes the pods that the present object scales.
-func (l *linter) isTarget(o *manifest.Object, to autoscaling.Target) bool {
-	return o.Pod != nil && o.Kind == to.Kind && o.Name == to.Name && cmp.Or(o.Namespace, l.Namespace) == l.namespace()
 }

@@ -151,12 +151,6 @@ func (l *linter) exclusion(name string, own []string) string {
 	return ""
 }
 
-// ignoresUndeclared reports whether a Configuration of the files lets Kueue ignore resources that
-// a ClusterQueue does not cover.
-func (l *linter) ignoresUndeclared() bool {
-	return slices.ContainsFunc(l.kueue, func(c kueueConfig) bool { return c.Resources.Strategy == "IgnoreUndeclared" })
-}
-
 // checkQueue finds a ClusterQueue that admits no pods with the resources of pools, and quotas for
 // these resources that were meant in CPUs or have no effect.
 func (l *linter) checkQueue() {
@@ -183,7 +177,9 @@ func (l *linter) checkQueue() {
 			}
 		}
 	}
-	if l.object.Kind == "Cohort" || !slices.Contains(covered, "cpu") || l.ignoresUndeclared() {
+	// A Configuration can let Kueue ignore resources that a ClusterQueue does not cover.
+	ignores := func(c kueueConfig) bool { return c.Resources.Strategy == "IgnoreUndeclared" }
+	if l.object.Kind == "Cohort" || !slices.Contains(covered, "cpu") || slices.ContainsFunc(l.kueue, ignores) {
 		return
 	}
 	missing := slices.DeleteFunc(l.poolResources(), func(name string) bool {

@@ -23,9 +23,6 @@ const ownNamespace = ", or keep pods of workload types in a namespace without it
 
 // typ returns a workload type of the pods in the object's namespace, or "" without such pods.
 func (l *linter) typ() string {
-	if !l.counts() {
-		return ""
-	}
 	if types, _ := l.allows(); len(types) > 0 {
 		return types[0]
 	}
