@@ -82,19 +82,19 @@ func regular(levels []level, cores, threads int) (*topology.Topology, error) {
 	for core := range cores {
 		// unit is the number of the core's unit at a level: the core's number divided by
 		// the cores in one unit of that level.
-		p := topology.Place{Core: core, L3: -1, Die: -1}
-		below, unit := cores, 0
+		p := topology.Place{Core: core, L3: -1}
+		below, inSocket := cores, cores
 		for _, l := range levels {
 			if l.letter == 't' {
 				continue
 			}
 			below /= l.count
-			unit = core / below
+			unit := core / below
 			switch l.letter {
 			case 's':
-				p.Package = unit
+				p.Package, p.Node, inSocket = unit, unit, below // a NUMA node for each socket, unless n follows
 			case 'd':
-				p.Die = unit
+				p.Die = unit % (inSocket / below) // the kernel's numbers start at 0 in each socket
 			case 'n':
 				p.Node = unit
 			case 'l':
@@ -106,31 +106,7 @@ func regular(levels []level, cores, threads int) (*topology.Topology, error) {
 			places = append(places, p)
 		}
 	}
-	nested(levels, places)
 	return topology.Assemble(places, nodesOf(places))
-}
-
-// nested sets values that a description does not contain: a NUMA node for each socket,
-// and the kernel's numbers of dies, which start at 0 in each socket.
-func nested(levels []level, places []topology.Place) {
-	has := func(letter byte) bool {
-		return slices.ContainsFunc(levels, func(l level) bool { return l.letter == letter })
-	}
-	first := make(map[int]int) // the lowest die of a socket
-	for i := range places {
-		p := &places[i]
-		if !has('n') {
-			p.Node = p.Package
-		}
-		if !has('d') {
-			p.Die = 0
-			continue
-		}
-		if _, seen := first[p.Package]; !seen {
-			first[p.Package] = p.Die
-		}
-		p.Die -= first[p.Package]
-	}
 }
 
 // Distances of NUMA nodes, as firmware of servers has them: of one socket, and of
