@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,26 +32,20 @@ const earlier = "earlier pods"
 // waits reports whether a container of the pod would get CPUs that another pod leaves.
 func waits(p pools.PodPlan) bool {
 	return slices.ContainsFunc(p.Containers, func(c pools.Placement) bool {
-		refused := c.Refused
-		if refused == nil {
-			refused = c.Short
-		}
+		refused := cmp.Or(c.Refused, c.Short)
 		return refused != nil && refused.Code != allocate.SMTAlignment && refused.Code != allocate.BadOptions
 	})
-}
-
-// independent reports whether the CPUs of an owner depend only on the CPUs that earlier owners
-// have. With one owner for each core they depend on the cores.
-func (n *Node) independent() bool {
-	p := &n.input.Pools
-	return !p.Kubelet && !p.Options.OneOwnerPerCore && !slices.Contains(p.Overrides, oneOwnerPerCore) && p.Away.IsEmpty()
 }
 
 // oneOwnerPerCore is the name of [allocate.Options].OneOwnerPerCore.
 const oneOwnerPerCore = "one-owner-per-core"
 
 func (n *Node) addAll(all []*Pod) error {
-	fast := n.independent() && !slices.ContainsFunc(all, func(p *Pod) bool { return len(p.Spec.Spec.ResourceClaims) > 0 })
+	// The CPUs of an owner must depend only on the CPUs that earlier owners have. With one owner for each
+	// core they depend on the cores.
+	p, hasClaims := &n.input.Pools, func(p *Pod) bool { return len(p.Spec.Spec.ResourceClaims) > 0 }
+	fast := !p.Kubelet && !p.Options.OneOwnerPerCore && !slices.Contains(p.Overrides, oneOwnerPerCore) && p.Away.IsEmpty() &&
+		!slices.ContainsFunc(all, hasClaims)
 	a := arrivals{n: n}
 	a.settle()
 	names := make(map[string]bool, len(all))
@@ -126,25 +121,11 @@ func (a *arrivals) add(r *running) {
 		}
 		in.Pods = append(pods, r.pod)
 		a.n.plan = pools.Build(in)
-		in.Previous, has = a.n.plan.Assignments, cpuset.Set{}
-		for _, s := range a.n.plan.Assignments {
-			if s.PodUID == r.pod.UID {
-				has = has.Union(s.CPUs)
-			}
-		}
+		in.Previous, has = a.n.plan.Assignments, a.n.ownedBy(r.pod.UID)
 		had = had.Union(has)
 		a.unmet = a.unmet || slices.ContainsFunc(a.n.plan.Pods, waits)
 	}
-	build() // reserves the CPUs of the pod
-	for i := range r.asked.Containers {
-		r.start(i, a.n.tick())
-		build()
-		if r.asked.Containers[i].Init {
-			a.n.refusals.see(a.n, r.pod.UID) // maybe only until the container ends
-			r.exit(a.n.tick())
-			build()
-		}
-	}
+	a.n.startEach(r, build)
 	if unmet && !had.Equal(has) {
 		// An earlier pod may get the CPUs that the pod has left.
 		*r = before

@@ -62,7 +62,7 @@ func (n *Node) offer(o *Objects) {
 		return
 	}
 	n.name = cmp.Or(o.node, "node")
-	n.scheduler = claims.New(&o.Claims, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: o.labels(o.node)}})
+	n.scheduler = claims.New(&o.Claims, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: o.member(o.node).Labels}})
 	n.publish()
 }
 
@@ -149,17 +149,6 @@ func (n *Node) retry() {
 	}
 }
 
-// unscheduled returns a refusal for each pod that waits for devices.
-func (n *Node) unscheduled(uid string) []Refusal {
-	var all []Refusal
-	for _, w := range n.pending {
-		if uid == "" || w.pod.UID == uid {
-			all = append(all, Refusal{Problem: inspect.Problem{Pod: w.pod.Name(), Code: w.why.Code, Text: w.why.Text}, Then: "the pod does not run on this node"})
-		}
-	}
-	return all
-}
-
 // explainPending returns the explanation of a pod that waits for devices, or nil.
 func (n *Node) explainPending(name string) *inspect.Explanation {
 	for _, w := range n.pending {
@@ -177,14 +166,6 @@ func (n *Node) explainPending(name string) *inspect.Explanation {
 		return &inspect.Explanation{Version: inspect.Version, Asked: name, Subjects: []inspect.Subject{s}}
 	}
 	return nil
-}
-
-// ignoredClaims returns a note about claims of pods that have no effect; empty without such claims.
-func (n *Node) ignoredClaims() string {
-	if n.ignored == 0 {
-		return ""
-	}
-	return fmt.Sprintf("ResourceClaims of pods are ignored, because the files do not have them: %d; save them, too (docs/how-to/simulate-claims.md)", n.ignored)
 }
 
 // allocations returns the devices of all claims, in the order of the pods.

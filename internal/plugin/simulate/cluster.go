@@ -46,14 +46,12 @@ func (o *Objects) addNode(object *manifest.Object) error {
 	return nil
 }
 
-// labels returns the labels of a node.
-func (o *Objects) labels(node string) map[string]string {
-	for i := range o.Nodes {
-		if o.Nodes[i].Name == node {
-			return o.Nodes[i].Labels
-		}
+// member returns a node of the files, without a name if there is no such node.
+func (o *Objects) member(name string) (m Member) {
+	if i := slices.IndexFunc(o.Nodes, func(m Member) bool { return m.Name == name }); i >= 0 {
+		m = o.Nodes[i]
 	}
-	return nil
+	return m
 }
 
 // Names returns the names of the nodes in the files, sorted. If the files hold no nodes, it
@@ -145,12 +143,12 @@ func (o *Objects) place() *places {
 // it. The API holds the number of CPUs alone: an even number is taken for cores of two
 // threads, all on one NUMA node.
 func (o *Objects) Machine(node string) (*topology.Topology, string, error) {
-	i := slices.IndexFunc(o.Nodes, func(m Member) bool { return m.Name == node })
-	if i < 0 || o.Nodes[i].CPUs == 0 {
+	cpus := o.member(node).CPUs
+	if cpus == 0 {
 		return nil, "", fmt.Errorf("node %s: status.capacity.cpu is not in the files; describe the machine with --topology %s=2s8c2t", node, node)
 	}
-	text, shape := fmt.Sprintf("%dc", o.Nodes[i].CPUs), "1 thread in each core"
-	if cpus := o.Nodes[i].CPUs; cpus%2 == 0 {
+	text, shape := fmt.Sprintf("%dc", cpus), "1 thread in each core"
+	if cpus%2 == 0 {
 		text, shape = fmt.Sprintf("%dc2t", cpus/2), "2 threads in each core"
 	}
 	t, err := Describe(text)
@@ -163,10 +161,8 @@ func (o *Objects) Machine(node string) (*topology.Topology, string, error) {
 // Differs returns a note if a machine has another number of CPUs than the node in the files.
 // It is empty for the same number, or if the files do not hold the number.
 func (o *Objects) Differs(node string, t *topology.Topology) string {
-	for _, m := range o.Nodes {
-		if m.Name == node && m.CPUs > 0 && m.CPUs != t.Online.Len() {
-			return fmt.Sprintf("the topology has %d online CPUs, status.capacity.cpu is %d", t.Online.Len(), m.CPUs)
-		}
+	if cpus := o.member(node).CPUs; cpus > 0 && cpus != t.Online.Len() {
+		return fmt.Sprintf("the topology has %d online CPUs, status.capacity.cpu is %d", t.Online.Len(), cpus)
 	}
 	return ""
 }

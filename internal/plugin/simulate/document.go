@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"fmt"
+
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/defrag"
@@ -86,8 +88,8 @@ func (n *Node) Document(file string) *Document {
 	if n.input.Pools.Kubelet {
 		d.Notes = append(d.Notes, "guaranteed.exclusive is kubelet: allocations of the kubelet are not simulated, and its containers are shown without exclusive CPUs")
 	}
-	if note := n.ignoredClaims(); note != "" {
-		d.Notes = append(d.Notes, note)
+	if n.ignored > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("ResourceClaims of pods are ignored, because the files do not have them: %d; save them, too (docs/how-to/simulate-claims.md)", n.ignored))
 	}
 	d.CPUs = inspect.CPUs(n.topology, &n.plan, d.Pools)
 	return d

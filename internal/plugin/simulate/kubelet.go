@@ -56,20 +56,6 @@ func begin(p *Pod, defaults admission.Defaults, at int64) *running {
 	}}
 }
 
-// start makes the container of an index in asked.Containers.
-func (r *running) start(i int, at int64) {
-	c := &r.asked.Containers[i]
-	r.pod.Containers = append(r.pod.Containers, pools.Container{
-		ID: r.name() + "/" + c.Name, Name: c.Name, State: pools.Running, CreatedAt: at, Resources: resourcesOf(c.Amounts),
-	})
-}
-
-// exit ends the container that was started last.
-func (r *running) exit(at int64) {
-	c := &r.pod.Containers[len(r.pod.Containers)-1]
-	c.State, c.FinishedAt = pools.Exited, at
-}
-
 func (r *running) name() string { return r.pod.Namespace + "/" + r.pod.Name }
 
 // resize gives a container another amount of CPU, as the kubelet does in place. Without a

@@ -265,10 +265,7 @@ func (w *lstopoWalk) placeInNodes() (warnings []string) {
 func lstopoSet(text string) (cpuset.Set, error) {
 	groups := strings.Split(text, ",")
 	for i, g := range groups {
-		if g = strings.TrimPrefix(g, "0x"); g == "" {
-			g = "0"
-		}
-		groups[i] = g
+		groups[i] = cmp.Or(strings.TrimPrefix(g, "0x"), "0")
 	}
 	return cpuset.ParseMask(strings.Join(groups, ","), cpuset.MaxCPUs)
 }
@@ -276,9 +273,6 @@ func lstopoSet(text string) (cpuset.Set, error) {
 // measure enters distances. Without any in the file, or without sense, other nodes are
 // all as far.
 func (file *lstopo) measure(nodes []topology.Node) {
-	for i := range nodes {
-		nodes[i].Distances = make([]int, len(nodes))
-	}
 	far := make(map[[2]int]int)
 	for _, d := range file.Distances {
 		if d.Type == "NUMANode" && d.Indexing == "os" && (d.Name == "NUMALatency" || d.Name == "") {
@@ -287,6 +281,7 @@ func (file *lstopo) measure(nodes []topology.Node) {
 		}
 	}
 	for i := range nodes {
+		nodes[i].Distances = make([]int, len(nodes))
 		for j := range nodes {
 			distance, ok := far[[2]int{nodes[i].ID, nodes[j].ID}]
 			if !ok {
@@ -316,14 +311,12 @@ func (d *lstopoDistance) table() map[[2]int]int {
 }
 
 func numbers(texts []string) (all []int, ok bool) {
-	for _, text := range texts {
-		for field := range strings.FieldsSeq(text) {
-			n, err := strconv.ParseUint(field, 10, 31)
-			if err != nil {
-				return nil, false
-			}
-			all = append(all, int(n))
+	for field := range strings.FieldsSeq(strings.Join(texts, " ")) {
+		n, err := strconv.ParseUint(field, 10, 31)
+		if err != nil {
+			return nil, false
 		}
+		all = append(all, int(n))
 	}
 	return all, true
 }

@@ -74,12 +74,9 @@ func (n *Node) Resources() []capacity.Pool {
 
 // rights returns the permissions of namespaces, from their annotations.
 func rights(c *config.Config, namespaces map[string]map[string]string) pools.NamespaceRights {
-	r := pools.NamespaceRights{Asked: c.NamespacePermission == config.PermissionAnnotation, Current: true}
+	r := pools.NamespaceRights{Asked: c.NamespacePermission == config.PermissionAnnotation, Current: true, Permissions: workload.Permissions{}}
 	for name, annotations := range namespaces {
 		r.Permissions = r.With(c.Names(), name, annotations, 0)
-	}
-	if r.Permissions == nil {
-		r.Permissions = workload.Permissions{}
 	}
 	return r
 }
@@ -140,32 +137,34 @@ func (n *Node) begin(p *Pod) cpuset.Set {
 // startAll starts the containers of a pod. The order matters only for containers that can get
 // exclusive CPUs. It returns all exclusive CPUs that the pod has had.
 func (n *Node) startAll(r *running) (had cpuset.Set) {
-	each := r.pod.QoS == pools.QoSGuaranteed
-	build := func() {
-		n.build()
-		had = had.Union(n.ownedBy(r.pod.UID))
-	}
-	if each {
-		build()
-	}
-	for i := range r.asked.Containers {
-		r.start(i, n.tick())
-		n.useClaims(r, r.asked.Containers[i].Name)
-		if !each {
-			if r.asked.Containers[i].Init {
-				r.exit(n.tick())
-			}
-			continue
+	n.startEach(r, func() {
+		if r.pod.QoS == pools.QoSGuaranteed {
+			n.build()
+			had = had.Union(n.ownedBy(r.pod.UID))
 		}
+	})
+	n.build()
+	return had.Union(n.ownedBy(r.pod.UID))
+}
+
+// startEach starts the containers of a pod one after the other, and calls build after each change.
+func (n *Node) startEach(r *running, build func()) {
+	build() // reserves the CPUs of the pod
+	for _, c := range r.asked.Containers {
+		r.pod.Containers = append(r.pod.Containers, pools.Container{
+			ID: r.name() + "/" + c.Name, Name: c.Name, State: pools.Running, CreatedAt: n.tick(), Resources: resourcesOf(c.Amounts),
+		})
+		n.useClaims(r, c.Name)
 		build()
-		if r.asked.Containers[i].Init {
-			n.refusals.see(n, r.pod.UID)
-			r.exit(n.tick())
+		if c.Init {
+			for _, now := range refusedNow(n, r.pod.UID) { // maybe only until the container ends
+				n.refusals.note(now)
+			}
+			made := &r.pod.Containers[len(r.pod.Containers)-1]
+			made.State, made.FinishedAt = pools.Exited, n.tick()
 			build()
 		}
 	}
-	build()
-	return had
 }
 
 // ownedBy returns the exclusive CPUs of a pod.

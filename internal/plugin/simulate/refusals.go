@@ -57,14 +57,12 @@ func refusedNow(n *Node, uid string) []Refusal {
 		}
 		all = append(all, r)
 	}
-	return append(all, n.unscheduled(uid)...)
-}
-
-// see takes note of the refusals of a pod that may be over in a moment.
-func (r *refusals) see(n *Node, uid string) {
-	for _, now := range refusedNow(n, uid) {
-		r.note(now)
+	for _, w := range n.pending { // for devices of ResourceClaims
+		if uid == "" || w.pod.UID == uid {
+			all = append(all, Refusal{Problem: inspect.Problem{Pod: w.pod.Name(), Code: w.why.Code, Text: w.why.Text}, Then: "the pod does not run on this node"})
+		}
 	}
+	return all
 }
 
 func (r *refusals) note(now Refusal) {

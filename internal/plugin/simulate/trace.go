@@ -97,12 +97,7 @@ func parseEvent(line []byte, namespace string) (Event, error) {
 		return Event{}, errors.New("more than one object in the line")
 	}
 	e := Event{Remove: full(l.Remove, namespace), Resize: full(l.Resize, namespace), Container: l.Container}
-	kinds := 0
-	for _, given := range []bool{len(l.Add) > 0, l.Remove != "", l.Resize != "", l.Offline != "", l.Online != ""} {
-		if given {
-			kinds++
-		}
-	}
+	kinds := len(slices.DeleteFunc([]string{string(l.Add), l.Remove, l.Resize, l.Offline, l.Online}, func(text string) bool { return text == "" }))
 	var err error
 	switch {
 	case kinds != 1:
@@ -110,8 +105,8 @@ func parseEvent(line []byte, namespace string) (Event, error) {
 	case l.Resize == "" && (l.Container != "" || l.CPU != ""):
 		return e, errors.New("container and cpu are for resize")
 	}
-	if e.At, err = parseTime(l.At); err != nil {
-		return e, err
+	if e.At, err = time.ParseDuration(l.At); err != nil || e.At < 0 {
+		return e, fmt.Errorf("at %q is no time since the beginning; write one such as 90s or 1h30m", l.At)
 	}
 	switch {
 	case len(l.Add) > 0:
@@ -124,14 +119,6 @@ func parseEvent(line []byte, namespace string) (Event, error) {
 		e.Online, err = parseCPUs(l.Online)
 	}
 	return e, err
-}
-
-func parseTime(text string) (time.Duration, error) {
-	at, err := time.ParseDuration(text)
-	if err != nil || at < 0 {
-		return 0, fmt.Errorf("at %q is no time since the beginning; write one such as 90s or 1h30m", text)
-	}
-	return at, nil
 }
 
 func parseCPUs(text string) (cpuset.Set, error) {
