@@ -61,14 +61,6 @@ type facts struct {
 	afterwards []func()
 }
 
-func newFacts(o Options) *facts {
-	f := &facts{said: map[string]statement{}, annotations: map[string]map[string]string{}, permitted: map[string][]string{}}
-	if o.Topology != nil {
-		f.present = o.Topology.Present
-	}
-	return f
-}
-
 // permit lets the pods of a namespace ask for a management pool.
 func (f *facts) permit(typ, namespace string) { f.permitted[typ] = append(f.permitted[typ], namespace) }
 

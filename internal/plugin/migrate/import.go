@@ -43,13 +43,11 @@ type importer struct {
 // Import makes one configuration of all files. The error joins one for each thing that is
 // wrong.
 func Import(files []File, o Options) (Result, error) {
-	if o.Reading == "" {
-		o.Reading = Implementation
+	o.Reading, o.Coverage = cmp.Or(o.Reading, Implementation), cmp.Or(o.Coverage, new(manifest.Coverage))
+	i := &importer{o: o, facts: &facts{said: map[string]statement{}, annotations: map[string]map[string]string{}, permitted: map[string][]string{}}}
+	if o.Topology != nil {
+		i.present = o.Topology.Present
 	}
-	if o.Coverage == nil {
-		o.Coverage = new(manifest.Coverage)
-	}
-	i := &importer{facts: newFacts(o), o: o}
 	for _, file := range files {
 		i.file(file)
 	}
@@ -96,7 +94,12 @@ func (i *importer) choose() {
 		i.kubeletConfig(o)
 	}
 	i.kubelets(i.kubeletFiles)
-	i.pooler(i.pooled, i.o)
+	for n := range i.pooled {
+		i.pooled[n].about = selectorText(i.pooled[n].doc)
+	}
+	if o, ok := i.one("pool configuration of CPU-Pooler", "--pool-config", i.o.PoolConfig, i.pooled); ok {
+		i.pools(o, i.o.Topology)
+	}
 	if o, ok := i.one("policy of nri-plugins", "--nri-policy", i.o.NRIPolicy, i.nriPolicies); ok {
 		i.nriPolicy(o, i.o.Topology)
 	}
@@ -265,17 +268,15 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		return
 	}
 	label := cmp.Or(kind, "document without kind")
+	named := map[string]*[]object{
+		"PerformanceProfile": &i.profiles, "KubeletConfig": &i.kubeletConfigs, "MachineConfig": &i.machineConfigs,
+		"BalloonsPolicy": &i.nriPolicies, "TopologyAwarePolicy": &i.nriPolicies,
+	}[kind]
 	switch {
-	case kind == "PerformanceProfile":
-		i.profiles = append(i.profiles, newObject(name, doc))
+	case named != nil:
+		*named = append(*named, newObject(name, doc))
 	case kind == "KubeletConfiguration":
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, doc: doc})
-	case kind == "KubeletConfig":
-		i.kubeletConfigs = append(i.kubeletConfigs, newObject(name, doc))
-	case kind == "MachineConfig":
-		i.machineConfigs = append(i.machineConfigs, newObject(name, doc))
-	case slices.Contains(nriKinds(), kind):
-		i.nriPolicies = append(i.nriPolicies, newObject(name, doc))
 	case kind == "ConfigMap":
 		i.configMap(name, doc)
 		return
@@ -299,7 +300,7 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 		i.pinning(name, data, i.o.Reading)
 	default:
 		remedy := ""
-		if meant := spelling.Near(kind, append(nriKinds(), "PerformanceProfile", "KubeletConfiguration", "KubeletConfig", "MachineConfig", "ConfigMap", "Namespace")); meant != "" {
+		if meant := spelling.Near(kind, []string{"BalloonsPolicy", "TopologyAwarePolicy", "PerformanceProfile", "KubeletConfiguration", "KubeletConfig", "MachineConfig", "ConfigMap", "Namespace"}); meant != "" {
 			i.fail("%s: kind %q is unknown; did you mean %s?", name, shorten(kind), meant)
 			return
 		}

@@ -87,7 +87,7 @@ func (f *facts) kinds(s settings) {
 // kubeletOptions takes cpuManagerPolicyOptions, which have the same names here. The kubelet
 // parses their values with strconv.ParseBool (pkg/kubelet/cm/cpumanager/policy_options.go).
 func (f *facts) kubeletOptions(s settings) {
-	names := kubeletOptionNames()
+	names := []string{"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", strict}
 	for _, key := range s.below("cpuManagerPolicyOptions") {
 		_, name, _ := strings.Cut(key, ".")
 		text, source, _ := s.text(key)
@@ -107,12 +107,6 @@ func (f *facts) kubeletOptions(s settings) {
 
 // strict is the option that has no name in package allocate.
 const strict = "strict-cpu-reservation"
-
-// kubeletOptionNames returns the names that options of the kubelet
-// (pkg/kubelet/cm/cpumanager/policy_options.go) and of cpupoold share.
-func kubeletOptionNames() []string {
-	return []string{"full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", strict}
-}
 
 // kubeletReserved reads the reservation. Without a list, the kubelet does not allocate as many
 // CPUs as it reserves, and the shared pool gets them.

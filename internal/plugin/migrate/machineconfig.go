@@ -36,10 +36,7 @@ const maxInside = 8 * maxFile
 // (machineconfiguration.openshift.io/v1), in the form of Ignition. It adds statements from
 // the kernel arguments.
 func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
-	if arguments := at(doc, "spec", "kernelArguments"); arguments != nil && arguments.Kind != yaml.SequenceNode {
-		f.fail("%s: spec.kernelArguments: is not a list; write one", file)
-	}
-	for _, argument := range items(at(doc, "spec", "kernelArguments")) {
+	for _, argument := range f.list(file+": spec.kernelArguments", at(doc, "spec", "kernelArguments"), "") {
 		f.kernelArguments(file+": spec.kernelArguments", target(argument).Value)
 	}
 	for _, n := range items(at(doc, "spec", "config", "storage", "files")) {

@@ -100,7 +100,10 @@ func described(n *yaml.Node) string {
 	case yaml.ScalarNode:
 		text = n.Value
 	case yaml.SequenceNode, yaml.MappingNode:
-		b, err := yaml.Marshal(flowing(n))
+		line := *n
+		line.Style = yaml.FlowStyle
+		line.HeadComment, line.LineComment, line.FootComment = "", "", ""
+		b, err := yaml.Marshal(&line)
 		if err != nil {
 			return ""
 		}
@@ -109,14 +112,6 @@ func described(n *yaml.Node) string {
 		return ""
 	}
 	return shorten(strings.Join(strings.Fields(text), " ")) + ": "
-}
-
-// flowing returns a node that prints in one line.
-func flowing(n *yaml.Node) *yaml.Node {
-	line := *n
-	line.Style = yaml.FlowStyle
-	line.HeadComment, line.LineComment, line.FootComment = "", "", ""
-	return &line
 }
 
 // isOff reports whether a key has no effect: null, false, 0 or an empty text.

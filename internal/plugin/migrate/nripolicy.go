@@ -10,9 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// nriKinds are the policies of nri-plugins that are read (config.nri/v1alpha1).
-func nriKinds() []string { return []string{"BalloonsPolicy", "TopologyAwarePolicy"} }
-
 // nriPolicy reads a BalloonsPolicy or a TopologyAwarePolicy of nri-plugins. It knows the fields in
 // pkg/apis/config/v1alpha1 of containers/nri-plugins (2026).
 func (f *facts) nriPolicy(o object, t *topology.Topology) {
@@ -35,11 +32,7 @@ func (f *facts) nriPolicy(o object, t *topology.Topology) {
 		}
 	}
 	p.reserve(t)
-	types := items(at(spec, "balloonTypes"))
-	if n := at(spec, "balloonTypes"); n != nil && n.Kind != yaml.SequenceNode {
-		f.fail("%s.balloonTypes: is not a list of balloon types; write one", source)
-	}
-	for n, typ := range types {
+	for n, typ := range f.list(source+".balloonTypes", at(spec, "balloonTypes"), " of balloon types") {
 		p.balloonType(n, target(typ))
 	}
 	if kind == "TopologyAwarePolicy" {
@@ -174,14 +167,10 @@ func firstOf(set cpuset.Set, count int, t *topology.Topology) (chosen cpuset.Set
 
 // patterns takes namespaces for the management pool. A pattern has no equivalent.
 func (p *nri) patterns(source string, list *yaml.Node) {
-	if list != nil && list.Kind != yaml.SequenceNode {
-		p.fail("%s: is not a list of namespaces; write one", source)
-	}
-	for _, item := range items(list) {
-		switch name := target(item).Value; {
-		case isLabel(name):
+	for _, item := range p.list(source, list, " of namespaces") {
+		if name := target(item).Value; isLabel(name) {
 			p.permit("management", name)
-		default:
+		} else {
 			p.note(source, fmt.Sprintf("%q is a pattern, and a partition has names of namespaces", shorten(name)), "name the namespaces with --namespace")
 		}
 	}

@@ -29,16 +29,6 @@ func poolConfigs(file string, doc *yaml.Node) (all []object, err error) {
 	return all, nil
 }
 
-// pooler selects the pools of one node.
-func (f *facts) pooler(all []object, o Options) {
-	for n := range all {
-		all[n].about = selectorText(all[n].doc)
-	}
-	if p, ok := f.one("pool configuration of CPU-Pooler", "--pool-config", o.PoolConfig, all); ok {
-		f.pools(p, o.Topology)
-	}
-}
-
 // selectorText is which nodes are meant, for people.
 func selectorText(doc *yaml.Node) string {
 	var labels []string

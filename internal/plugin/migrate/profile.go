@@ -267,29 +267,20 @@ func (f *facts) profileKey(source string, p pair) {
 			f.say(keyAway, "exclusive", source)
 		}
 	case "cpu":
-		f.balance(source+".balanceIsolated", at(p.value, "balanceIsolated"))
+		if on, there := f.flag(source+".balanceIsolated", at(p.value, "balanceIsolated")); there && !on {
+			f.note(source+".balanceIsolated", "load balancing is off on all isolated CPUs there (isolcpus=domain), and here container by container",
+				"write guaranteed.isolation: partition, and annotate pods with cpu-load-balancing.workload.openshift.io/CONTAINER: disable")
+		}
 		f.others(source, p.value, "reserved", "isolated", "shared", "offlined", "ovsDpdk", "balanceIsolated", "workloads")
 	case "workloads": // read with cpu
 	case "workloadHints":
-		f.hints(source, p.value)
+		if on, _ := f.flag(source+".perPodPowerManagement", at(p.value, "perPodPowerManagement")); on {
+			f.say(keyPower, "[cStates, governor]", source+".perPodPowerManagement")
+		}
+		f.others(source, p.value, "realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus")
 	case "numa":
 		f.others(source, p.value, "topologyPolicy")
 	default:
 		f.note(source, "is not known", "")
 	}
-}
-
-// balance notes that cpupoold decides load balancing of isolated CPUs for each container.
-func (f *facts) balance(source string, value *yaml.Node) {
-	if on, there := f.flag(source, value); there && !on {
-		f.note(source, "load balancing is off on all isolated CPUs there (isolcpus=domain), and here container by container",
-			"write guaranteed.isolation: partition, and annotate pods with cpu-load-balancing.workload.openshift.io/CONTAINER: disable")
-	}
-}
-
-func (f *facts) hints(source string, hints *yaml.Node) {
-	if on, _ := f.flag(source+".perPodPowerManagement", at(hints, "perPodPowerManagement")); on {
-		f.say(keyPower, "[cStates, governor]", source+".perPodPowerManagement")
-	}
-	f.others(source, hints, "realTime", "highPowerConsumption", "perPodPowerManagement", "mixedCpus")
 }

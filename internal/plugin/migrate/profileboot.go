@@ -38,13 +38,13 @@ func (f *facts) boot(file string, spec *yaml.Node, c cpuSection) {
 		f.bootNote(hints+"perPodPowerManagement", "intel_pstate=passive", "")
 	}
 	var additional []string
-	for _, item := range f.list(file+": spec.additionalKernelArgs", at(spec, "additionalKernelArgs")) {
+	for _, item := range f.list(file+": spec.additionalKernelArgs", at(spec, "additionalKernelArgs"), "") {
 		additional = append(additional, target(item).Value)
 	}
 	if len(additional) > 0 {
 		f.bootNote(file+": spec.additionalKernelArgs", strings.Join(additional, " "), "")
 	}
-	f.list(file+": spec.hugepages.pages", at(spec, "hugepages", "pages"))
+	f.list(file+": spec.hugepages.pages", at(spec, "hugepages", "pages"), "")
 	if pages := hugepages(at(spec, "hugepages")); pages != "" {
 		f.bootNote(file+": spec.hugepages", pages, "")
 	}
@@ -92,10 +92,10 @@ func (f *facts) bootIsolated(c cpuSection, isolated cpuset.Set, cpu *yaml.Node) 
 	})
 }
 
-// list returns the items of a list. Another kind of value is an error.
-func (f *facts) list(source string, n *yaml.Node) []*yaml.Node {
+// list returns the items of a list. Another kind of value is an error. of names the items for it, behind a blank.
+func (f *facts) list(source string, n *yaml.Node, of string) []*yaml.Node {
 	if n = target(n); n != nil && n.Kind != yaml.SequenceNode {
-		f.fail("%s: is not a list; write one", source)
+		f.fail("%s: is not a list%s; write one", source, of)
 	}
 	return items(n)
 }

@@ -2,12 +2,10 @@ package migrate
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -105,11 +102,6 @@ var (
 	errNoCPUs      = errors.New("neither a partition nor guaranteed.cpus nor guaranteed.claims.cpus is a list of CPUs: there is nothing to tell the kernel; write one")
 )
 
-// partitions returns the partitions of the configuration, by type.
-func (s source) partitions() []pools.PartitionSpec {
-	return slices.SortedFunc(slices.Values(s.Pools.Partitions), func(a, b pools.PartitionSpec) int { return cmp.Compare(a.Type, b.Type) })
-}
-
 func (s source) crio() ([]byte, error) {
 	names := workload.Names{Domain: s.AnnotationDomain}
 	runtime := map[string]any{}
@@ -117,7 +109,7 @@ func (s source) crio() ([]byte, error) {
 		return nil, errNoPartition
 	}
 	tables := map[string]any{}
-	for _, p := range s.partitions() {
+	for _, p := range s.Pools.Partitions {
 		tables[p.Type] = map[string]any{
 			"activation_annotation": names.TargetKey(p.Type),
 			"annotation_prefix":     strings.TrimSuffix(names.ResourcesKey(""), "/"),
