@@ -6,6 +6,7 @@ package layout
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -54,12 +55,7 @@ func (w *Writer) Table(t *Table) {
 		sum += n
 	}
 	for ; w.columns > 0 && sum > w.columns; sum-- {
-		widest := 0
-		for i := range widths {
-			if widths[i] > widths[widest] {
-				widest = i
-			}
-		}
+		widest := slices.Index(widths, slices.Max(widths))
 		if widths[widest] <= least {
 			break
 		}

@@ -102,12 +102,9 @@ const mostNamed = 3
 // "because", the fields to set, and the first of the containers. It returns nothing if the known facts do not explain the
 // class.
 func (p *Pod) class() (because, fields, first string) {
-	var containers []*Container
-	for i := range p.Containers {
-		containers = append(containers, &p.Containers[i])
-	}
+	containers := p.Containers
 	if p.Total != nil {
-		containers = []*Container{p.Total}
+		containers = []Container{*p.Total}
 	}
 	var have, set []string
 	more := 0
@@ -126,7 +123,7 @@ func (p *Pod) class() (because, fields, first string) {
 			has, field = has+" and "+gaps[1].has, field+" and "+gaps[1].field
 		}
 		where := c.named()
-		if c == p.Total {
+		if p.Total != nil {
 			field = strings.ReplaceAll(field, "resources.", "")
 		}
 		have, set = append(have, "its "+where+" has "+has), append(set, field+" of "+where)

@@ -106,9 +106,12 @@ func (p *Pod) container(name string) *Container {
 // comes before the rule that then places the container.
 func (p *Pod) reason(at *inspect.Container, problems []inspect.Problem) reason {
 	if !at.Unit && at.Pool != inspect.Management && at.Pool != inspect.Other && len(at.Claims) == 0 {
-		for _, x := range slices.Backward(problems) {
-			if r := p.rejected(at, pools.Code(x.Code), x.Text); r.code != "" {
-				return r
+		if typ, asks, _ := p.Names.TargetType(p.Annotations); asks {
+			for _, x := range slices.Backward(problems) {
+				text, _, _ := strings.Cut(x.Text, "; the pod is placed")
+				if r := p.withoutType(at, pools.Code(x.Code), typ, text); r.code != "" {
+					return r
+				}
 			}
 		}
 		if at.Pool == inspect.Shared && at.Code != string(pools.CodePause) {
@@ -118,16 +121,6 @@ func (p *Pod) reason(at *inspect.Container, problems []inspect.Problem) reason {
 		}
 	}
 	return p.placed(at)
-}
-
-// rejected returns the reason of a problem with the workload type, or none.
-func (p *Pod) rejected(at *inspect.Container, code pools.Code, text string) reason {
-	typ, asks, _ := p.Names.TargetType(p.Annotations)
-	if !asks {
-		return reason{}
-	}
-	text, _, _ = strings.Cut(text, "; the pod is placed")
-	return p.withoutType(at, code, typ, text)
 }
 
 // withoutType returns the reason why a pod is not of the workload type that it requests, or none
