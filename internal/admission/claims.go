@@ -76,17 +76,12 @@ func (s Settings) claimed(pod *corev1.Pod) (all claimed) {
 			}
 			all.containers[c.Name], all.any = true, true
 		case requestOf(c) > 0: // its request counts
-			all.warn(unclear)
+			for _, w := range unclear { // one for each reason: a pod can have thousands of claims
+				if !slices.ContainsFunc(all.warnings, func(had Warning) bool { return had.Reason == w.Reason }) {
+					all.warnings = append(all.warnings, w)
+				}
+			}
 		}
 	}
 	return all
-}
-
-// warn adds the first warning of each reason: a pod can have thousands of claims.
-func (all *claimed) warn(more []Warning) {
-	for _, w := range more {
-		if !slices.ContainsFunc(all.warnings, func(had Warning) bool { return had.Reason == w.Reason }) {
-			all.warnings = append(all.warnings, w)
-		}
-	}
 }

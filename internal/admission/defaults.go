@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,10 @@ func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 	}
 	r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		isUnlimited := func(c *corev1.Container) bool {
+			_, limited := c.Resources.Limits[name]
+			return !limited
+		}
 		limit, limited := r.Limits[name]
 		if _, explicit := r.Requests[name]; !explicit {
 			if sum, found := together(pod, name); found {
@@ -53,7 +58,7 @@ func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 			}
 		}
 		least, requested := r.Requests[name]
-		if d == DefaultRequests || limited || !requested || anyOf(pod, func(c *corev1.Container) bool { return !isLimited(c, name) }) {
+		if d == DefaultRequests || limited || !requested || anyOf(pod, isUnlimited) {
 			continue
 		}
 		sum := limitsTogether(pod, name)
@@ -63,12 +68,6 @@ func (d Defaults) own(pod *corev1.Pod) corev1.ResourceRequirements {
 		put(&r.Limits, name, sum)
 	}
 	return r
-}
-
-// isLimited reports whether a container has a limit of a resource.
-func isLimited(c *corev1.Container, name corev1.ResourceName) bool {
-	_, limited := c.Resources.Limits[name]
-	return limited
 }
 
 // class returns the QoS class that the kubelet finds (ComputePodQOS). OpenShift's admission
@@ -88,10 +87,7 @@ func (d Defaults) class(pod *corev1.Pod) corev1.PodQOSClass {
 			return corev1.PodQOSBurstable
 		}
 	}
-	if all == "" {
-		return corev1.PodQOSBestEffort
-	}
-	return all
+	return cmp.Or(all, corev1.PodQOSBestEffort)
 }
 
 // classOf returns the QoS class of one set of resources.

@@ -23,7 +23,7 @@ import (
 // counted in no pool may be resized as on any cluster.
 func (s Settings) Resize(before, after *corev1.Pod) []error {
 	was, is := s.totalOf(before), s.totalOf(after)
-	typ, typed := s.typeOf(before)
+	typ, typed, _ := s.Names.TargetType(before.Annotations) // without its type, the pod has lost the annotation
 	pools := s.pools()
 	inPool := anyOf(before, pools.count)
 	var errs []error
@@ -91,7 +91,7 @@ func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
 	if from == to {
 		return nil
 	}
-	if typ, typed := s.typeOf(before); typed {
+	if typ, typed, _ := s.Names.TargetType(before.Annotations); typed {
 		return forbid("the pod is counted by workload type %s, and the CPU request in spec.resources cannot be resized from %s to %s; create the pod again",
 			strconv.Quote(typ), cpus(from), cpus(to))
 	}
@@ -113,13 +113,6 @@ func resizedWhole(before, after *corev1.Container) error {
 	}
 	return forbid("%scontainer %s cannot be resized from %s to %s: its whole CPUs are counted by an extended resource, which cannot be resized; create the pod again",
 		of, strconv.Quote(after.Name), cpus(from), cpus(to))
-}
-
-// typeOf returns the workload type that a pod is counted by. A pod that does not get the
-// type that it asks for has lost the annotation.
-func (s Settings) typeOf(pod *corev1.Pod) (typ string, typed bool) {
-	typ, typed, _ = s.Names.TargetType(pod.Annotations)
-	return typ, typed
 }
 
 // countedAs returns the workload type that a container is counted by.

@@ -133,9 +133,9 @@ func (s Switches) lack(resource string, nodes []Node) Lack {
 // on is off.
 func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 	on := func(is Switch, resource string) bool { return is == SwitchOn || is == SwitchAuto && latched[resource] }
-	settings, shared := s.Others, s.Others.Names.SharedResource()
+	settings, shared, able := s.Others, s.Others.Names.SharedResource(), schedulable(nodes)
 	settings.Types, settings.Waits, settings.WithoutDaemon = map[string]bool{}, map[string]Lack{}, map[string]bool{}
-	settings.SharedCPUs = on(s.SharedCPUs, shared) && everywhere(shared, nodes)
+	settings.SharedCPUs = on(s.SharedCPUs, shared) && len(able) > 0 && !slices.ContainsFunc(able, func(n Node) bool { return !n.has(shared) })
 	settings.GuaranteedCPUs = on(s.GuaranteedCPUs, settings.Names.GuaranteedResource())
 	for _, n := range nodes {
 		if n.WithoutDaemon {
@@ -148,15 +148,8 @@ func (s Switches) Settings(latched map[string]bool, nodes []Node) Settings {
 	for resource, is := range s.Resources() {
 		open := is == SwitchAuto && !latched[resource]
 		if open || on(is, resource) && resource == shared && !settings.SharedCPUs {
-			settings.Waits[resource] = s.lack(resource, schedulable(nodes))
+			settings.Waits[resource] = s.lack(resource, able)
 		}
 	}
 	return settings
-}
-
-// everywhere reports whether there are schedulable nodes, and all of them have the
-// resource, in any amount.
-func everywhere(resource string, nodes []Node) bool {
-	nodes = schedulable(nodes)
-	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.has(resource) })
 }

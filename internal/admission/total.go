@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,10 +87,7 @@ func (s Settings) totalOf(pod *corev1.Pod) total {
 // kubernetes 1.37.0, pkg/kubelet/kuberuntime, functions getCPULimit and
 // generateLinuxContainerResources.
 func (t total) amountsOf(c *corev1.Container) Amounts {
-	a := Amounts{Limit: milliCPU(c.Resources.Limits[corev1.ResourceCPU])}
-	if a.Limit == 0 {
-		a.Limit = t.limit
-	}
+	a := Amounts{Limit: cmp.Or(milliCPU(c.Resources.Limits[corev1.ResourceCPU]), t.limit)}
 	a.Request = a.Limit
 	if q, requested := c.Resources.Requests[corev1.ResourceCPU]; requested {
 		a.Request = milliCPU(q)
