@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // The times of Kubernetes' own controllers.
@@ -24,15 +25,9 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Election calls a function while this replica is elected. It implements manager.Runnable.
-type Election struct {
-	lock *resourcelock.LeaseLock
-	lead func(context.Context)
-}
-
 // New returns an election by a Lease that must exist: then the program needs no right to
 // create Leases. The elected replica calls lead, which works until its context ends.
-func New(way *rest.Config, namespace, lease string, lead func(context.Context)) (*Election, error) {
+func New(way *rest.Config, namespace, lease string, lead func(context.Context)) (manager.RunnableFunc, error) {
 	leases, err := coordinationv1.NewForConfig(way)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -41,35 +36,34 @@ func New(way *rest.Config, namespace, lease string, lead func(context.Context)) 
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	return &Election{lead: lead, lock: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease},
-		Client:     leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-	}}, nil
-}
-
-// Start implements manager.Runnable. It returns when ctx is done.
-func (e *Election) Start(ctx context.Context) error {
 	// The elector does not wait until lead returns. The mutex keeps two calls apart.
 	var leading sync.Mutex
-	for ctx.Err() == nil {
-		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Name: e.lock.LeaseMeta.Name, Lock: e.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					leading.Lock()
-					defer leading.Unlock()
-					if ctx.Err() == nil {
-						e.lead(ctx)
-					}
-				},
-				OnStoppedLeading: func() {},
+	config := leaderelection.LeaderElectionConfig{
+		Name: lease, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: lease},
+			Client:     leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		},
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				leading.Lock()
+				defer leading.Unlock()
+				if ctx.Err() == nil {
+					lead(ctx)
+				}
 			},
-		})
-		if err != nil {
-			return fmt.Errorf("elect by Lease %s: %w", e.lock.LeaseMeta.Name, err)
-		}
-		elector.Run(ctx)
+			OnStoppedLeading: func() {},
+		},
 	}
-	return nil
+	return func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			elector, err := leaderelection.NewLeaderElector(config)
+			if err != nil {
+				return fmt.Errorf("elect by Lease %s: %w", lease, err)
+			}
+			elector.Run(ctx)
+		}
+		return nil
+	}, nil
 }
