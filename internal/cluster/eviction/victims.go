@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/cpupoold/cpupoold/internal/admission"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -70,12 +71,7 @@ func managed(p *corev1.Pod, names workload.Names) bool {
 }
 
 // priority returns the priority of a pod, 0 by default.
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
-}
+func priority(p *corev1.Pod) int32 { return ptr.Deref(p.Spec.Priority, 0) }
 
 // tolerates reports whether a pod tolerates the taint of depletion.
 func tolerates(p *corev1.Pod) bool {

@@ -190,7 +190,7 @@ func (f *Follower) there() ([]schema.GroupVersionResource, error) {
 	return there, nil
 }
 
-// follow follows kinds until the cluster has other ones, or ctx is done.
+// follow makes a pass after each change of objects, until the cluster has other kinds, or ctx is done.
 func (f *Follower) follow(ctx context.Context, followed []schema.GroupVersionResource, tick <-chan time.Time) error {
 	ctx, stop := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
@@ -220,49 +220,17 @@ func (f *Follower) follow(ctx context.Context, followed []schema.GroupVersionRes
 			wake()
 		}
 	}()
-	f.passes(ctx, stores, synced, changed, func() bool {
-		now, err := f.there()
-		return err == nil && !slices.Equal(now, followed)
-	}, tick)
-	return nil
-}
-
-// inform makes an informer call wake for each change.
-func (f *Follower) inform(informer cache.SharedIndexInformer, kind schema.GroupVersionResource, wake func()) (cache.ResourceEventHandlerRegistration, error) {
-	if err := informer.SetTransform(slim); err != nil {
-		return nil, err
-	}
-	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			f.log.Error("follow; apply deploy/webhook/hosted-priority", "kind", kind.Resource, "error", err)
-		} else {
-			f.log.Debug("follow again", "kind", kind.Resource, "error", err)
-		}
-	}); err != nil {
-		return nil, err
-	}
-	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { wake() },
-		UpdateFunc: func(any, any) { wake() },
-		DeleteFunc: func(any) { wake() },
-	})
-}
-
-// passes makes a pass after each change, until over returns true.
-func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionResource]cache.Store, synced []cache.InformerSynced,
-	changed <-chan struct{}, over func() bool, tick <-chan time.Time,
-) {
 	delays := backoff.NewExponentialBackOff()
 	delays.MaxInterval = time.Minute
 	var pause <-chan time.Time // after a failed write
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick:
-			if over() {
+			if now, err := f.there(); err == nil && !slices.Equal(now, followed) {
 				f.log.Info("HyperShift's kinds have changed")
-				return
+				return nil
 			}
 			continue
 		case <-changed:
@@ -288,6 +256,27 @@ func (f *Follower) passes(ctx context.Context, stores map[schema.GroupVersionRes
 			delays.Reset()
 		}
 	}
+}
+
+// inform makes an informer call wake for each change.
+func (f *Follower) inform(informer cache.SharedIndexInformer, kind schema.GroupVersionResource, wake func()) (cache.ResourceEventHandlerRegistration, error) {
+	if err := informer.SetTransform(slim); err != nil {
+		return nil, err
+	}
+	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			f.log.Error("follow; apply deploy/webhook/hosted-priority", "kind", kind.Resource, "error", err)
+		} else {
+			f.log.Debug("follow again", "kind", kind.Resource, "error", err)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { wake() },
+		UpdateFunc: func(any, any) { wake() },
+		DeleteFunc: func(any) { wake() },
+	})
 }
 
 // pass decides, publishes the plan, and returns the records to write.

@@ -1,6 +1,7 @@
 package hostedpriority
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -232,10 +233,7 @@ func (c *Choice) etcdLast(have PriorityClasses) {
 // no pods.
 func (c *Choice) etcdBelow(have PriorityClasses) string {
 	inForce := func(r Role) (string, int64, bool) {
-		name := c.Classes[r]
-		if name == "" {
-			name = r.BaseClass()
-		}
+		name := cmp.Or(c.Classes[r], r.BaseClass())
 		value, there := have[name]
 		return name, value, there
 	}
@@ -257,10 +255,7 @@ func (c Choice) Record(annotations map[string]string) map[string]*string {
 	case c.OptedOut && len(c.Problems) > 0:
 		return nil
 	case !c.OptedOut:
-		want[SizeKey] = c.Size
-		if c.Size == "" {
-			want[SizeKey] = annotations[SizeKey]
-		}
+		want[SizeKey] = cmp.Or(c.Size, annotations[SizeKey])
 		for _, role := range Roles() {
 			want[role.ClassKey()] = c.Classes[role]
 		}
@@ -295,18 +290,13 @@ func NewPlan(t Table, have PriorityClasses, clusters []HostedCluster, pools []No
 	plan, choices := Plan{}, make([]Choice, 0, len(clusters))
 	for _, cluster := range clusters {
 		c := Choose(t, have, cluster, nodes[key{cluster.Namespace, cluster.Name}])
-		if namespace := cluster.ControlPlaneNamespace(); in[namespace] > 1 {
+		namespace := cluster.ControlPlaneNamespace()
+		if in[namespace] > 1 {
 			c.Classes, c.Overridden = [3]string{}, [3]bool{}
 			c.problem(Ambiguous, "%d HostedClusters have their control planes in namespace %s; pods there keep their classes", in[namespace], namespace)
-		} else {
-			plan[namespace] = c
 		}
+		plan[namespace] = c
 		choices = append(choices, c)
-	}
-	for namespace, n := range in {
-		if n > 1 {
-			plan[namespace] = Choice{Problems: []Problem{{Kind: Ambiguous}}}
-		}
 	}
 	return plan, choices
 }

@@ -224,6 +224,7 @@ const operatorClass = "hypershift-operator"
 // lower one.
 func (c *Config) Manifests() string {
 	var b strings.Builder
+	separator := ""
 	b.WriteString(`# The priority classes of hosted control planes, by the size of the cluster (docs/how-to/hosted-control-planes.md). Made from the sizes of the webhook's
 # configuration: cpupool-webhook --priority-classes prints the classes of another one.
 `)
@@ -240,23 +241,17 @@ func (c *Config) Manifests() string {
 			least = r.max + 1
 		}
 		for _, c := range size.classes() {
-			manifest(&b, c.Class, [...]string{"Control planes", "API servers", "etcd"}[c.role]+" of "+whose+".")
-		}
-	}
-	return b.String()
-}
-
-func manifest(b *strings.Builder, c Class, description string) {
-	if strings.Contains(b.String(), "kind:") {
-		b.WriteString("---\n")
-	}
-	fmt.Fprintf(b, `apiVersion: scheduling.k8s.io/v1
+			fmt.Fprintf(&b, `%sapiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata:
   name: %s
 value: %d
 globalDefault: false
 preemptionPolicy: PreemptLowerPriority
-description: %s
-`, c.Name, c.Value, description)
+description: %s of %s.
+`, separator, c.Name, c.Value, [...]string{"Control planes", "API servers", "etcd"}[c.role], whose)
+			separator = "---\n"
+		}
+	}
+	return b.String()
 }

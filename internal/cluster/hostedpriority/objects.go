@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // A HostedCluster holds the used fields of HyperShift's object of that kind.
@@ -62,17 +64,10 @@ func ParseNodePool(namespace string, data []byte) (NodePool, error) {
 // minimum is a lower limit: while the cluster's API server is away, NodePools show too few
 // nodes.
 func (p NodePool) Nodes() int64 {
-	switch {
-	case p.Spec.AutoScaling != nil:
-		n := p.Status.Replicas
-		if least := p.Spec.AutoScaling.Min; least != nil {
-			n = max(n, *least)
-		}
-		return n
-	case p.Spec.Replicas != nil:
-		return *p.Spec.Replicas
+	if p.Spec.AutoScaling != nil {
+		return max(p.Status.Replicas, ptr.Deref(p.Spec.AutoScaling.Min, p.Status.Replicas))
 	}
-	return 0
+	return ptr.Deref(p.Spec.Replicas, 0)
 }
 
 // A Role is the purpose of a pod of a hosted control plane. HyperShift has a priority class

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // A Table has the sizes of clusters with their classes, the smallest first. The zero value is
@@ -29,10 +31,7 @@ type row struct {
 func (c *Config) Table() Table {
 	t := Table{values: true}
 	for _, s := range c.Sizes {
-		r := row{name: s.Name, max: math.MaxInt64, classes: [3]Class{APICritical: s.ControlPlane}}
-		if s.MaxNodes != nil {
-			r.max = *s.MaxNodes
-		}
+		r := row{name: s.Name, max: ptr.Deref(s.MaxNodes, math.MaxInt64), classes: [3]Class{APICritical: s.ControlPlane}}
 		for _, c := range s.classes() {
 			r.classes[c.role] = c.Class
 		}
@@ -97,10 +96,7 @@ func ParseSizing(data []byte) (Table, error) {
 	var problems []error
 	next := int64(0)
 	for i, s := range sizes {
-		r := row{name: s.Name, max: math.MaxInt64}
-		if s.Criteria.To != nil {
-			r.max = *s.Criteria.To
-		}
+		r := row{name: s.Name, max: ptr.Deref(s.Criteria.To, math.MaxInt64)}
 		if s.Name == "" || t.index(s.Name) >= 0 {
 			problems = append(problems, fmt.Errorf("size %q: occurs twice, or has no name", s.Name))
 		}
