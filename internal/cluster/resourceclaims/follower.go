@@ -52,16 +52,11 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// discoverer lists the kinds that the cluster has.
-type discoverer interface {
-	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
-}
-
 // Follower knows the claims of a cluster. It implements manager.Runnable and admission.Claims.
 type Follower struct {
-	kinds discoverer
-	lists func(resource string) cache.ListerWatcher
-	log   *slog.Logger
+	kinds  *discovery.DiscoveryClient
+	client rest.Interface // of resource.k8s.io/v1
+	log    *slog.Logger
 
 	stores atomic.Pointer[stores] // nil if the cluster has no claims
 	known  chan struct{}          // closed when the claims are read, or missing, or after knownTimeout
@@ -94,13 +89,7 @@ func New(o Options) (*Follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return newFollower(o, kinds, func(resource string) cache.ListerWatcher {
-		return cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
-	}), nil
-}
-
-func newFollower(o Options, kinds discoverer, lists func(string) cache.ListerWatcher) *Follower {
-	f := &Follower{kinds: kinds, lists: lists, log: o.Log, known: make(chan struct{}), logged: map[string]string{}}
+	f := &Follower{kinds: kinds, client: client, log: o.Log, known: make(chan struct{}), logged: map[string]string{}}
 	f.close = sync.OnceFunc(func() { close(f.known) })
 	f.stores.Store(&stores{})
 	promauto.With(o.Registry).NewGaugeFunc(prometheus.GaugeOpts{
@@ -112,7 +101,7 @@ func newFollower(o Options, kinds discoverer, lists func(string) cache.ListerWat
 		}
 		return 0
 	})
-	return f
+	return f, nil
 }
 
 // Known returns a channel that is closed when the claims are read, or missing, or after a while: the creation of
@@ -170,7 +159,8 @@ func (f *Follower) begin(ctx context.Context) {
 		if resource == classes {
 			indexers[byResource] = func(o any) ([]string, error) { return []string{o.(*slim).class.Resource}, nil }
 		}
-		informer := cache.NewSharedIndexInformer(f.lists(resource), example, 0, indexers)
+		list := cache.NewListWatchFromClient(f.client, resource, metav1.NamespaceAll, fields.Everything())
+		informer := cache.NewSharedIndexInformer(list, example, 0, indexers)
 		_ = informer.SetTransform(transform) // fails only after the start
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 			if apierrors.IsForbidden(err) {
