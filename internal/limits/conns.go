@@ -112,10 +112,10 @@ func (c *conn) count(size int64) {
 
 // noteAnswer moves a connection to the answered ones, as the youngest.
 func (c *conn) noteAnswer() {
-	c.count(0)
 	g := c.guard
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.bodies.remove(c)
 	c.working = false
 	if g.unanswered.remove(c) || g.answered.remove(c) { // otherwise it was closed at a limit
 		g.answered.add(c, 1)

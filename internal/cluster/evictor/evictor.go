@@ -83,7 +83,11 @@ func (e *evictor) lead(ctx context.Context) {
 // halt logs and counts the reason that keeps pods from being evicted, when it changes.
 func (e *evictor) halt(by halt, why error) {
 	for _, reason := range halts() {
-		e.count.halted.WithLabelValues(string(reason)).Set(boolean(reason == by))
+		value := 0.0
+		if reason == by {
+			value = 1
+		}
+		e.count.halted.WithLabelValues(string(reason)).Set(value)
 	}
 	if by == e.halted {
 		return
@@ -297,14 +301,6 @@ func newCounters(registry prometheus.Registerer) *counters {
 	}
 	c.resign()
 	return c
-}
-
-// boolean returns 1 for true and 0 for false.
-func boolean(on bool) float64 {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 // resign sets the gauges of the leader to 0.

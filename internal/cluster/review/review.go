@@ -134,7 +134,14 @@ func (r *reviews) answer(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	response.UID = review.Request.UID
-	r.count.Reviewed(r.name, resultOf(response))
+	result := Unchanged
+	switch {
+	case !response.Allowed:
+		result = Refused
+	case len(response.Patch) > 0:
+		result = Changed
+	}
+	r.count.Reviewed(r.name, result)
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
@@ -193,17 +200,6 @@ func refused(refusal *admission.Refusal) *admissionv1.AdmissionResponse {
 		status.Code, status.Reason = http.StatusForbidden, metav1.StatusReasonForbidden
 	}
 	return &admissionv1.AdmissionResponse{Result: status}
-}
-
-func resultOf(response *admissionv1.AdmissionResponse) Result {
-	switch {
-	case !response.Allowed:
-		return Refused
-	case len(response.Patch) > 0:
-		return Changed
-	default:
-		return Unchanged
-	}
 }
 
 // Limits of a review's JSON. An element of a list takes two bytes, and more than 800 in memory
