@@ -95,12 +95,7 @@ func mustBe(want string) func(string) error {
 }
 
 func setPartitionCPUs(p *pools.PartitionSpec, s string) error {
-	switch s {
-	case "all":
-		p.All = true
-		return nil
-	case "auto":
-		p.Auto = true
+	if p.All, p.Auto = s == "all", s == "auto"; p.All || p.Auto {
 		return nil
 	}
 	set, err := parseCPUs(s, "all, or auto")

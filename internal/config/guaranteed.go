@@ -57,17 +57,11 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 	if none && g.FromShared {
 		d.fail(key+".from", string(pools.Shared), "guaranteed.cpus is none: no container gets exclusive CPUs; remove one of the two")
 	}
-	if c.Park {
-		d.parks(key+".park", none, c)
-	}
-}
-
-// parks refuses guaranteed.park without CPUs to park or without partitions.
-func (d *decoder) parks(key string, none bool, c *Config) {
-	switch {
-	case c.Pools.Guaranteed.FromShared:
+	switch key := key + ".park"; { // it needs CPUs to park, and partitions
+	case !c.Park:
+	case g.FromShared:
 		d.fail(key, "true", "conflicts with guaranteed.from: free CPUs belong to the shared pool; remove one of the two, or write a list in guaranteed.cpus")
-	case none || c.Pools.Guaranteed.CPUs.IsEmpty():
+	case none || g.CPUs.IsEmpty():
 		d.fail(key, "true", "needs a list of CPUs in guaranteed.cpus")
 	case c.Isolation == IsolationCPUSet:
 		d.fail(key, "true", "needs cpuset partitions; add isolation: partition (kernel 6.11 or later) or auto (partitions from 7.0 on)")

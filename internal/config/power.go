@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -20,7 +19,6 @@ const (
 
 // power reads off, or a list of features, each once.
 func (d *decoder) power(key string, n *yaml.Node, to *[]PowerFeature) {
-	n = deref(n)
 	if n.Kind != yaml.SequenceNode {
 		d.scalar(func(s string) error {
 			if s != "off" {
@@ -31,21 +29,18 @@ func (d *decoder) power(key string, n *yaml.Node, to *[]PowerFeature) {
 		})(key, n)
 		return
 	}
-	var all []PowerFeature
-	for i, item := range n.Content {
-		d.scalar(func(s string) error {
-			var f PowerFeature
-			if err := setOneOf(&f, s, PowerCStates, PowerGovernor, PowerPreference); err != nil {
-				return err
-			}
-			if slices.Contains(all, f) {
-				return errors.New("occurs twice; keep one")
-			}
-			all = append(all, f)
-			return nil
-		})(fmt.Sprintf("%s[%d]", key, i), item)
-	}
-	*to = all
+	*to = nil
+	d.sequence(key, n, d.scalar(func(s string) error {
+		var f PowerFeature
+		if err := setOneOf(&f, s, PowerCStates, PowerGovernor, PowerPreference); err != nil {
+			return err
+		}
+		if slices.Contains(*to, f) {
+			return errors.New("occurs twice; keep one")
+		}
+		*to = append(*to, f)
+		return nil
+	}))
 }
 
 // Interrupts (interrupts) selects the CPUs of interrupts of devices.
