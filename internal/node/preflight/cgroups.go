@@ -46,9 +46,9 @@ func readCgroupMount(root fs.FS) cgroupMount {
 	return m
 }
 
-func checkUnified(e *evidence) []Finding {
+func checkUnified(e *evidence) {
 	if e.mount.isV2() {
-		return nil
+		return
 	}
 	f := Finding{
 		Severity: Refuse,
@@ -66,7 +66,7 @@ func checkUnified(e *evidence) []Finding {
 	default:
 		f.Found = fmt.Sprintf("%s is mounted there (cgroup v1), cpupoold needs cgroup v2", e.mount.fsType)
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
 func missingControllers(e *evidence, cgroup string) ([]string, error) {
@@ -77,7 +77,7 @@ func missingControllers(e *evidence, cgroup string) ([]string, error) {
 	return slices.DeleteFunc([]string{"cpu", "cpuset"}, func(c string) bool { return slices.Contains(available, c) }), nil
 }
 
-func checkControllers(e *evidence) []Finding {
+func checkControllers(e *evidence) {
 	lacking, err := missingControllers(e, "")
 	f := Finding{Severity: Refuse, Subject: cgroupRoot + "/cgroup.controllers"}
 	switch {
@@ -88,9 +88,9 @@ func checkControllers(e *evidence) []Finding {
 		f.Found = "not available: " + strings.Join(lacking, ", ")
 		f.Remedy = "remove cgroup_disable= from the kernel arguments, unmount any cgroup v1 hierarchy that holds it, or use a kernel with CONFIG_CPUSETS and CONFIG_FAIR_GROUP_SCHED"
 	default:
-		return nil
+		return
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
 // kubepodsDir is a cgroup that contains the pods of a kubelet.
@@ -139,10 +139,9 @@ func directories(root fs.FS, dir string) []string {
 	return names
 }
 
-func checkKubepodsControllers(e *evidence) []Finding {
+func checkKubepodsControllers(e *evidence) {
 	// checkControllers reports the controllers that the whole machine lacks.
 	unavailable, _ := missingControllers(e, "")
-	var findings []Finding
 	for _, pods := range e.pods {
 		lacking, err := missingControllers(e, pods.path)
 		lacking = slices.DeleteFunc(lacking, func(c string) bool { return slices.Contains(unavailable, c) })
@@ -157,28 +156,26 @@ func checkKubepodsControllers(e *evidence) []Finding {
 		default:
 			continue
 		}
-		findings = append(findings, f)
+		e.report(f)
 	}
-	return findings
 }
 
-func checkDriver(e *evidence) []Finding {
+func checkDriver(e *evidence) {
 	var others []string
 	for _, pods := range e.pods {
 		if pods.driver == e.runtime.driver {
-			return nil
+			return
 		}
 		others = append(others, path.Join(cgroupRoot, pods.path))
 	}
-	return []Finding{newFinding(Error, strings.Join(others, ", "),
+	e.add(Error, strings.Join(others, ", "),
 		fmt.Sprintf("created by a kubelet with cgroup driver %s, but %s uses %s",
 			e.pods[0].driver, e.runtime.name, e.runtime.driver),
-		"give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot")}
+		"give both the same driver (kubelet: cgroupDriver; containerd: SystemdCgroup; CRI-O: cgroup_manager), systemd where systemd is PID 1, and reboot")
 }
 
 // checkUsable reports CPUs of pools that the cgroup root lacks.
-func checkUsable(e *evidence) []Finding {
-	var findings []Finding
+func checkUsable(e *evidence) {
 	for _, w := range e.withheld {
 		f := Finding{Severity: Warning, Subject: cgroupRoot + "/cpuset.cpus.effective", Found: w.Found() + ": no pool has them", Remedy: w.Remedy()}
 		if w.By != "" {
@@ -187,9 +184,8 @@ func checkUsable(e *evidence) []Finding {
 				continue
 			}
 		}
-		findings = append(findings, f)
+		e.report(f)
 	}
-	return findings
 }
 
 // cgroupFiles reads the cgroup tree of a host's files. It writes nothing.

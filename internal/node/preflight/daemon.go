@@ -8,64 +8,55 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-func checkDirectories(e *evidence) []Finding {
-	var findings []Finding
+func checkDirectories(e *evidence) {
 	for _, dir := range []struct{ key, path, use string }{
 		{"runDir", e.config.RunDir, "the lock"},
 		{"stateDir", e.config.StateDir, "the journal"},
 	} {
-		err := e.host.Writable(dir.path)
-		if err == nil {
-			continue
+		if err := e.host.Writable(dir.path); err != nil {
+			e.add(Error, e.file+": "+dir.key,
+				fmt.Sprintf("%s cannot hold %s: %v", dir.path, dir.use, err),
+				"run as root on a writable file system, let only root write to the directory, or set the key to another one")
 		}
-		findings = append(findings, newFinding(Error, e.file+": "+dir.key,
-			fmt.Sprintf("%s cannot hold %s: %v", dir.path, dir.use, err),
-			"run as root on a writable file system, let only root write to the directory, or set the key to another one"))
 	}
-	return findings
+}
+
+// holder returns the process that holds the lock of hostenv, or 0.
+func (e *evidence) holder() (lock string, pid int, err error) {
+	lock = path.Join(e.config.RunDir, "lock")
+	pid, err = e.host.LockHolder(lock)
+	return lock, pid, err
 }
 
 // checkDaemon reports a daemon that holds the lock of hostenv.
-func checkDaemon(e *evidence) []Finding {
-	lock := path.Join(e.config.RunDir, "lock")
-	pid, err := e.host.LockHolder(lock)
-	switch {
+func checkDaemon(e *evidence) {
+	switch lock, pid, err := e.holder(); {
 	case err != nil:
-		return []Finding{newFinding(Info, lock,
-			fmt.Sprintf("cannot find out whether a daemon runs: %v", err), "")}
+		e.add(Info, lock, fmt.Sprintf("cannot find out whether a daemon runs: %v", err), "")
 	case pid != 0:
-		return []Finding{newFinding(Info, lock,
-			fmt.Sprintf("a daemon runs as process %d", pid),
-			"stop it before you start another one on this node")}
+		e.add(Info, lock, fmt.Sprintf("a daemon runs as process %d", pid), "stop it before you start another one on this node")
 	}
-	return nil
 }
 
 // readChanges asks for the CPUs that a daemon would change, if there can be a plan.
 func (e *evidence) readChanges(ctx context.Context) {
-	for _, n := range []need{configured, runtimeUsed, resolvedPools} {
-		if !n(e) {
-			return
-		}
+	if !runtimeUsed(e) || !resolvedPools(e) || e.host.Changes == nil || e.runtime.name == "" || e.config.Mode == config.ModeObserve {
+		return
 	}
-	hasUnits := !systemdNeeded(e) || systemdAnswers(e)
-	if e.host.Changes != nil && e.runtime.name != "" && hasUnits && e.config.Mode != config.ModeObserve && len(checkDaemon(e)) == 0 {
+	_, pid, err := e.holder()
+	if hasUnits := !systemdNeeded(e) || systemdAnswers(e); hasUnits && pid == 0 && err == nil {
 		e.changes, e.changesErr = e.host.Changes(ctx)
 	}
 }
 
 // checkRunning lists the running containers whose CPUs an installation changes.
-func checkRunning(e *evidence) []Finding {
+func checkRunning(e *evidence) {
 	const subject = "running containers"
 	if e.changesErr != nil {
-		return []Finding{{Severity: Info, Subject: subject, Found: fmt.Sprintf("cannot list the CPUs that the daemon would change: %v", e.changesErr)}}
+		e.add(Info, subject, fmt.Sprintf("cannot list the CPUs that the daemon would change: %v", e.changesErr), "")
+		return
 	}
-	var findings []Finding
 	for _, line := range e.changes {
-		findings = append(findings, Finding{
-			Severity: Info, Subject: subject, Found: "when the daemon starts, " + line,
-			Remedy: "cpupoold plan prints the pool of each container, and the reason",
-		})
+		e.add(Info, subject, "when the daemon starts, "+line, "cpupoold plan prints the pool of each container, and the reason")
 	}
-	return findings
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
+	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -29,25 +30,26 @@ type evidence struct {
 	mount    cgroupMount
 	pods     []kubepodsDir
 	runtime  runtimeFacts
-	systemd  systemdFacts
 	units    []unitFacts
 	hosts    hostFacts
 	kubelet  kubeletFacts
 	crio     managers.CRIO
 	tuned    managers.Tuned
-	kernel   kernelFacts
+	kernel   nodecheck.Kernel
 	topology *topology.Topology // of the usable CPUs
 	withheld []usablecpus.Withheld
 	pools    pools.Pools
-	changes  []string // of running containers' CPUs
+	changes  []string  // of running containers' CPUs
+	check    string    // the check that runs
+	found    []Finding // of all checks so far; not nil, so that JSON has an empty list
 
-	topologyErr error
-	poolsErr    error
-	changesErr  error
+	systemd int // version
+
+	kernelErr, systemdErr, topologyErr, poolsErr, changesErr error
 }
 
 func gather(ctx context.Context, host Host, c Configuration) *evidence {
-	e := &evidence{root: host.Root, host: host, file: cmp.Or(c.File, "defaults"), hasFile: c.File != "", configErr: c.Err, config: config.Default()}
+	e := &evidence{root: host.Root, host: host, file: cmp.Or(c.File, "defaults"), hasFile: c.File != "", configErr: c.Err, config: config.Default(), found: []Finding{}}
 	if c.Config != nil {
 		e.config = *c.Config
 	}
@@ -57,8 +59,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	if e.config.HasRuntime() { // the daemon finds it in the same order
 		e.runtime = queryRuntime(ctx, host, cmp.Or(e.config.RuntimeEndpoint, e.kubelet.endpoint))
 	}
-	e.systemd = querySystemd(ctx, host)
-	if e.systemd.err == nil {
+	if e.systemd, e.systemdErr = querySystemd(ctx, host); e.systemdErr == nil {
 		e.units = queryUnits(ctx, host, e.config.Pools.Units)
 		if e.config.HostSlices.Enabled {
 			e.hosts = queryHostUnits(ctx, e)
@@ -67,7 +68,7 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	machine := procroot.Of(e.root, 1) // a pod does not have these files
 	e.tuned = managers.ReadTuned(machine)
 	e.crio = managers.ReadCRIO(machine)
-	e.kernel = readKernel(e.root)
+	e.kernel, e.kernelErr = readKernel(e.root)
 	if e.topology = host.Topology; e.topology == nil {
 		e.topology, e.topologyErr = readTopology(e.root)
 	}
@@ -85,13 +86,10 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 
 // driver returns the driver of the runtime, or the one of the cgroup tree; empty if unknown.
 func (e *evidence) driver() cri.Driver {
-	if e.runtime.driver != "" {
-		return e.runtime.driver
-	}
-	if len(e.pods) == 1 {
+	if e.runtime.driver == "" && len(e.pods) == 1 {
 		return e.pods[0].driver
 	}
-	return ""
+	return e.runtime.driver
 }
 
 // maybeNoRuntime reports whether a refused configuration may be for a machine without a runtime.
@@ -105,10 +103,10 @@ type need func(*evidence) bool
 func cgroupV2(e *evidence) bool       { return e.mount.isV2() }
 func kubepods(e *evidence) bool       { return len(e.pods) > 0 }
 func runtimeDriver(e *evidence) bool  { return e.runtime.driver != "" }
-func systemdAnswers(e *evidence) bool { return e.systemd.err == nil }
+func systemdAnswers(e *evidence) bool { return e.systemdErr == nil }
 func runtimeUsed(e *evidence) bool    { return e.config.HasRuntime() && !e.maybeNoRuntime() }
 func configured(e *evidence) bool     { return e.configErr == nil }
-func kernelVersion(e *evidence) bool  { return e.kernel.err == nil }
+func kernelVersion(e *evidence) bool  { return e.kernelErr == nil }
 func cpuTopology(e *evidence) bool    { return e.topologyErr == nil }
 func resolvedPools(e *evidence) bool  { return configured(e) && cpuTopology(e) && e.poolsErr == nil }
 func exclusiveCPUs(e *evidence) bool  { return resolvedPools(e) && !e.pools.Guaranteed.IsEmpty() }

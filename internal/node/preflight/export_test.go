@@ -8,8 +8,15 @@ var (
 
 // ParseKubeletConfig returns the values of settings by key.
 func ParseKubeletConfig(b []byte) (map[string]string, error) {
-	c, err := parseKubeletConfig(b)
-	return c.values, err
+	k := kubeletFacts{gates: make(map[string]bool)}
+	err := k.apply(b, "kubelet.yaml")
+	values := make(map[string]string)
+	for _, s := range k.settings() {
+		if s.to.source != "" {
+			values[s.key] = s.to.value
+		}
+	}
+	return values, err
 }
 
 // CheckNames returns the names of all checks.

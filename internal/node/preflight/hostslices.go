@@ -3,7 +3,6 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -25,7 +24,7 @@ type hostFacts struct {
 func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	pid, _ := e.host.LockHolder(path.Join(e.config.RunDir, "lock")) // checkDaemon reports the error
+	_, pid, _ := e.holder() // checkDaemon reports the error
 	f := hostFacts{errs: make(map[string]error)}
 	read := hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(e.root, name) })
 	names := e.config.HostUnits()
@@ -54,31 +53,31 @@ func (e *evidence) hostCPUs() cpuset.Set {
 }
 
 // checkHostSlices reports host services that may run on CPUs of containers.
-func checkHostSlices(e *evidence) []Finding {
+func checkHostSlices(e *evidence) {
 	key := e.file + ": hostSlices"
 	if !e.config.HostSlices.Enabled {
-		return e.exposedSlices(key+".enabled", e.ownable(), nil,
+		e.exposedSlices(key+".enabled", e.ownable(), nil,
 			"set hostSlices.enabled: true, if the management pool has enough CPUs for them, or AllowedCPUs= in drop-ins of their slices")
+		return
 	}
 	cpus := e.hostCPUs()
 	if cpus.IsEmpty() {
-		return []Finding{newFinding(Warning, key+".pool",
+		e.add(Warning, key+".pool",
 			fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
-			"give the pool a list in partitions[].cpus")}
+			"give the pool a list in partitions[].cpus")
+		return
 	}
 	var podPaths []cgroup.Path
 	for _, pods := range e.pods {
 		podPaths = append(podPaths, cgroup.Path(pods.path))
 	}
-	verdicts := hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), podPaths)
-	var findings []Finding
 	pending := make(map[string][]string) // units by their future CPUs
 	var known []cgroup.Path
-	for _, v := range verdicts {
+	for _, v := range hostslices.Decide(e.hosts.units, cpus, e.placedUnits(), podPaths) {
 		known = append(known, v.Path)
-		findings = append(findings, e.hostFinding(key, v)...)
+		e.checkHost(key, v)
 		if v.State == hostslices.Confined {
-			findings = append(findings, e.displacedServices(v)...)
+			e.checkDisplaced(v)
 			if on, there := e.runsOn(string(v.Path)); there && !on.IsSubsetOf(v.CPUs) {
 				to := confinement(cpus, v)
 				pending[to] = append(pending[to], v.Name)
@@ -86,10 +85,9 @@ func checkHostSlices(e *evidence) []Finding {
 		}
 	}
 	for _, to := range slices.Sorted(maps.Keys(pending)) {
-		findings = append(findings, newFinding(Info, key,
-			fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to), ""))
+		e.add(Info, key, fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to), "")
 	}
-	return append(findings, e.exposedSlices(key+".units", e.containerCPUs(), known, "name them in hostSlices.units")...)
+	e.exposedSlices(key+".units", e.containerCPUs(), known, "name them in hostSlices.units")
 }
 
 // confinement describes the CPUs of a confined unit: the pool, and the CPUs of units in it.
@@ -101,7 +99,7 @@ func confinement(pool cpuset.Set, v hostslices.Verdict) string {
 	return fmt.Sprintf("CPUs %s and the CPUs of %s", pool, strings.Join(v.Has, ", "))
 }
 
-func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
+func (e *evidence) checkHost(key string, v hostslices.Verdict) {
 	f := Finding{Severity: Warning, Subject: v.Name, Found: v.Why + ": cpupoold does not change it", Remedy: v.Remedy()}
 	configured := slices.Contains(e.config.HostSlices.Units, v.Name)
 	switch {
@@ -121,42 +119,29 @@ func (e *evidence) hostFinding(key string, v hostslices.Verdict) []Finding {
 	case len(v.Has) > 0:
 		f.Found = fmt.Sprintf("contains %s, with exclusive CPUs or a pool: its other services may run there too", strings.Join(v.Has, ", "))
 	default:
-		return nil
+		return
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
-// displacedServices reports services whose cpuset.cpus their slice will lose.
-func (e *evidence) displacedServices(v hostslices.Verdict) []Finding {
-	entries, err := fs.ReadDir(e.root, relative(path.Join(cgroupRoot, string(v.Path))))
-	if err != nil {
-		return nil // the cgroup does not exist
-	}
+// checkDisplaced reports services whose cpuset.cpus their slice will lose.
+func (e *evidence) checkDisplaced(v hostslices.Verdict) {
 	has := v.CPUs.Difference(v.Also)
-	var findings []Finding
-	for _, entry := range entries {
-		dir := v.Path.Join(entry.Name())
-		cpus := e.cpusIn(path.Join(cgroupRoot, string(dir), "cpuset.cpus"))
-		if cpus.IsEmpty() || cpus.Overlaps(has) || slices.Contains(v.Has, entry.Name()) {
-			continue
+	for _, name := range directories(e.root, path.Join(cgroupRoot, string(v.Path))) {
+		file := path.Join(cgroupRoot, string(v.Path), name, "cpuset.cpus")
+		if cpus := e.cpusIn(file); !cpus.IsEmpty() && !cpus.Overlaps(has) && !slices.Contains(v.Has, name) {
+			e.add(Warning, file,
+				fmt.Sprintf("is %s, but %s will lose these CPUs: the service will run on the CPUs of the slice", cpus, v.Name),
+				"name the service in units, with exclusive CPUs or a pool")
 		}
-		findings = append(findings, newFinding(Warning, path.Join(cgroupRoot, string(dir), "cpuset.cpus"),
-			fmt.Sprintf("is %s, but %s will lose these CPUs: the service will run on the CPUs of the slice", cpus, v.Name),
-			"name the service in units, with exclusive CPUs or a pool"))
 	}
-	return findings
 }
 
 // exposedSlices reports cgroups of the host that may run on the CPUs of, except known ones.
-func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.Path, remedy string) []Finding {
-	entries, err := fs.ReadDir(e.root, relative(cgroupRoot))
-	if err != nil {
-		return nil // no cgroup tree
-	}
+func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.Path, remedy string) {
 	var names []string
 	var cpus cpuset.Set
-	for _, entry := range entries {
-		name := entry.Name()
+	for _, name := range directories(e.root, cgroupRoot) {
 		holdsPods := func(pods kubepodsDir) bool { return pods.path == name || strings.HasPrefix(pods.path, name+"/") }
 		ofUnit := func(u unitFacts) bool { return string(u.unit.Path) == name }
 		on, there := e.runsOn(name)
@@ -167,15 +152,15 @@ func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.P
 		names, cpus = append(names, name), cpus.Union(on)
 	}
 	if len(names) == 0 {
-		return nil
+		return
 	}
 	whose := "which belong to containers"
 	if own := cpus.Intersection(e.ownable()); !own.IsEmpty() {
 		whose = fmt.Sprintf("including CPUs %s for exclusive containers", own)
 	}
-	return []Finding{newFinding(Warning, subject,
+	e.add(Warning, subject,
 		fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
-		remedy)}
+		remedy)
 }
 
 // runsOn returns the CPUs of a cgroup that contains processes, directly or below.
@@ -217,9 +202,6 @@ func (e *evidence) cpusIn(name string) cpuset.Set {
 	if err != nil {
 		return cpuset.Set{}
 	}
-	set, err := cpuset.Parse(strings.TrimSpace(string(b)))
-	if err != nil {
-		return cpuset.Set{}
-	}
+	set, _ := cpuset.Parse(strings.TrimSpace(string(b)))
 	return set
 }

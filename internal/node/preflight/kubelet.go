@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -35,7 +35,7 @@ type kubeletFacts struct {
 	reserved     setting // reservedSystemCPUs
 	systemCPU    setting // systemReserved.cpu; reservedSystemCPUs replaces it and kubeReserved.cpu
 	kubeCPU      setting // kubeReserved.cpu
-	strict       bool    // strict-cpu-reservation, of the CPU manager's policy options
+	strict       bool    // strictReservation
 	topology     setting // topologyManagerPolicy
 	memory       setting // memoryManagerPolicy
 	system       kubeletSystem
@@ -47,7 +47,7 @@ type kubeletFacts struct {
 func readKubelet(root fs.FS, dir string) kubeletFacts {
 	process := hostkubelet.Find(root)
 	flags := process.Flags
-	k := kubeletFacts{process: process, stateDirs: []string{dir}, known: process.PID != 0}
+	k := kubeletFacts{process: process, stateDirs: []string{dir}, known: process.PID != 0, gates: make(map[string]bool)}
 	if d := flags["root-dir"]; d != "" && path.Clean(d) != path.Clean(dir) {
 		k.stateDirs = append(k.stateDirs, d)
 	}
@@ -61,19 +61,20 @@ func readKubelet(root fs.FS, dir string) kubeletFacts {
 			*s.to = setting{value, source, "--" + s.flag}
 		}
 	}
-	if gates, ok := flags["feature-gates"]; ok {
-		k.setGates(parseGates(gates))
-	}
+	maps.Copy(k.gates, parseSwitches(flags["feature-gates"]))
 	for _, s := range k.amounts() {
 		if value, ok := flags[s.flag]; ok {
 			*s.to = setting{cpuOf(value), source, "--" + s.flag}
 		}
 	}
 	if options, ok := flags["cpu-manager-policy-options"]; ok {
-		k.strict = hasStrictReservation(strings.Split(options, ","))
+		k.strict = parseSwitches(options)[strictReservation]
 	}
 	return k
 }
+
+// strictReservation is one of the CPU manager's policy options.
+const strictReservation = "strict-cpu-reservation"
 
 // kubeletSetting is a value that a flag or a key of a file sets.
 type kubeletSetting struct {
@@ -91,59 +92,23 @@ func (k *kubeletFacts) settings() []kubeletSetting {
 	}
 }
 
+// readConfig applies a file. A file with an error has no effect.
 func (k *kubeletFacts) readConfig(f hostkubelet.File) {
-	var config kubeletConfig
-	file, err := f.Name, f.Err
-	if err == nil {
-		config, err = parseKubeletConfig(f.Data)
-	}
-	if err == nil {
-		err = k.system.overlay(&config.system, file)
+	next, err := *k, f.Err
+	if next.gates = maps.Clone(k.gates); err == nil {
+		err = next.apply(f.Data, f.Name)
 	}
 	if err != nil {
-		k.unreadable = append(k.unreadable, managers.FileError{Name: file, Err: err})
+		k.unreadable = append(k.unreadable, managers.FileError{Name: f.Name, Err: err})
 		return
 	}
+	*k = next
 	k.known = true
-	for _, s := range k.settings() {
-		if value, ok := config.values[s.key]; ok {
-			*s.to = setting{value, file, s.key}
-		}
-	}
-	for _, s := range k.amounts() {
-		if value, ok := config.reserved[s.key]["cpu"]; ok {
-			*s.to = setting{value, file, s.key + ".cpu"}
-		}
-	}
-	k.setGates(config.gates)
-	if config.strict != nil {
-		k.strict = *config.strict
-	}
 }
 
-// hasStrictReservation reports whether name=value options enable strict-cpu-reservation.
-func hasStrictReservation(options []string) bool {
-	for _, o := range options {
-		name, value, _ := strings.Cut(strings.TrimSpace(o), "=")
-		if on, err := strconv.ParseBool(value); name == "strict-cpu-reservation" && err == nil {
-			return on
-		}
-	}
-	return false
-}
-
-type kubeletConfig struct {
-	values map[string]string // of settings, by key; absent keys are missing
-	// reserved holds systemReserved and kubeReserved: amounts by resource.
-	reserved map[string]map[string]string
-	strict   *bool // cpuManagerPolicyOptions; nil if absent
-	system   yaml.Node
-	gates    map[string]bool
-}
-
-// parseKubeletConfig parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null
-// value, with which a drop-in removes a value of the main file, becomes the empty string.
-func parseKubeletConfig(b []byte) (kubeletConfig, error) {
+// apply parses a KubeletConfiguration or a drop-in, in YAML or JSON. A null value, with which a drop-in removes
+// a value of the main file, becomes the empty string.
+func (k *kubeletFacts) apply(b []byte, file string) error {
 	var keys struct {
 		SystemPartition         yaml.Node            `yaml:"systemPartition"`
 		CPUManagerPolicyOptions map[string]string    `yaml:"cpuManagerPolicyOptions"`
@@ -153,17 +118,10 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		Others                  map[string]yaml.Node `yaml:",inline"`
 	}
 	if err := yaml.Unmarshal(b, &keys); err != nil {
-		return kubeletConfig{}, fmt.Errorf("parse kubelet configuration: %w", err)
-	}
-	c := kubeletConfig{values: make(map[string]string), system: keys.SystemPartition, gates: keys.FeatureGates}
-	c.reserved = map[string]map[string]string{systemReserved: keys.SystemReserved, kubeReserved: keys.KubeReserved}
-	if keys.CPUManagerPolicyOptions != nil {
-		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions["strict-cpu-reservation"])
-		on = on && err == nil
-		c.strict = &on
+		return fmt.Errorf("parse kubelet configuration: %w", err)
 	}
 	var errs []error
-	for _, s := range new(kubeletFacts).settings() {
+	for _, s := range k.settings() {
 		node, there := keys.Others[s.key]
 		if node.Kind == yaml.AliasNode {
 			node = *node.Alias
@@ -173,12 +131,26 @@ func parseKubeletConfig(b []byte) (kubeletConfig, error) {
 		case node.Kind != yaml.ScalarNode:
 			errs = append(errs, fmt.Errorf("parse kubelet configuration: line %d: %s: want a single value", node.Line, s.key))
 		case node.ShortTag() == "!!null":
-			c.values[s.key] = ""
+			*s.to = setting{"", file, s.key}
 		default:
-			c.values[s.key] = node.Value
+			*s.to = setting{node.Value, file, s.key}
 		}
 	}
-	return c, errors.Join(errs...)
+	reserved := map[string]map[string]string{systemReserved: keys.SystemReserved, kubeReserved: keys.KubeReserved}
+	for _, s := range k.amounts() {
+		if value, ok := reserved[s.key]["cpu"]; ok {
+			*s.to = setting{value, file, s.key + ".cpu"}
+		}
+	}
+	if keys.CPUManagerPolicyOptions != nil {
+		on, err := strconv.ParseBool(keys.CPUManagerPolicyOptions[strictReservation])
+		k.strict = on && err == nil
+	}
+	maps.Copy(k.gates, keys.FeatureGates)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return k.system.overlay(&keys.SystemPartition, file)
 }
 
 // parseCPUManagerState returns policyName of the kubelet's cpu_manager_state. Versions 1 to 4

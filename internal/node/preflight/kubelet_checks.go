@@ -35,7 +35,7 @@ func (e *evidence) managerStates() []managerState {
 
 // checkKubeletPolicy checks the state files (the current policy) and the configuration (the next
 // one). Only one of kubelet and cpupoold may allocate exclusive CPUs.
-func checkKubeletPolicy(e *evidence) []Finding {
+func checkKubeletPolicy(e *evidence) {
 	var policies []setting
 	states := e.managerStates()
 	for _, s := range states {
@@ -44,45 +44,38 @@ func checkKubeletPolicy(e *evidence) []Finding {
 	policies = append(policies, e.kubelet.policy)
 	file := states[len(states)-1].file
 	if e.config.Pools.Guaranteed.Kubelet {
-		return checkKubeletStatic(e, file, policies)
+		checkKubeletStatic(e, file, policies)
+		return
 	}
-	var findings []Finding
 	for _, s := range policies {
-		if s.value != nodecheck.Static {
-			continue
-		}
 		remove := file
 		if path.Base(s.source) == cpuManagerState {
 			remove = s.source
 		}
-		findings = append(findings, nodecheck.KubeletStatic(s.source, s.key, remove))
-	}
-	return findings
-}
-
-func checkKubeletState(e *evidence) []Finding {
-	var findings []Finding
-	for _, s := range e.managerStates() {
-		if s.err == nil {
-			continue
+		if s.value == nodecheck.Static {
+			e.report(nodecheck.KubeletStatic(s.source, s.key, remove))
 		}
-		findings = append(findings, newFinding(Warning, s.file,
-			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(s.err)),
-			"stop the kubelet, remove the file, start the kubelet"))
 	}
-	return findings
 }
 
-func checkKubeletConfig(e *evidence) []Finding {
-	var findings []Finding
+func checkKubeletState(e *evidence) {
+	for _, s := range e.managerStates() {
+		if s.err != nil {
+			e.add(Warning, s.file,
+				fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(s.err)),
+				"stop the kubelet, remove the file, start the kubelet")
+		}
+	}
+}
+
+func checkKubeletConfig(e *evidence) {
 	for _, f := range e.kubelet.unreadable {
 		remedy := "repair the file: the kubelet will not start with it either"
 		if errors.Is(f.Err, fs.ErrPermission) {
 			remedy = "give cpupoold access to the file; ProtectHome= in its unit hides /home and /root"
 		}
-		findings = append(findings, newFinding(Warning, f.Name,
+		e.add(Warning, f.Name,
 			fmt.Sprintf("cannot be understood, so the kubelet's CPU manager policy is not certain: %s", cause(f.Err)),
-			remedy))
+			remedy)
 	}
-	return findings
 }

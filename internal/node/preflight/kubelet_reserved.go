@@ -38,7 +38,7 @@ func cpuOf(flag string) string {
 
 // checkReserved compares the CPUs that the scheduler does not count with the management pools and the CPUs of
 // ResourceClaims.
-func checkReserved(e *evidence) []Finding {
+func checkReserved(e *evidence) {
 	var management cpuset.Set
 	for _, p := range e.config.Pools.Partitions {
 		management = management.Union(p.CPUs)
@@ -47,80 +47,72 @@ func checkReserved(e *evidence) []Finding {
 			break
 		}
 	}
-	claims, counted := e.config.Pools.Guaranteed.Claims.CPUs, e.kubelet.gates[claimsGate]
-	switch {
-	case e.config.Pools.Guaranteed.Kubelet && management.IsEmpty():
-		return nil
-	case e.config.Pools.Guaranteed.Kubelet:
-		return checkKubeletReserves(e, management)
-	case management.IsEmpty() && (claims.IsEmpty() || counted):
-		return nil
-	case management.IsEmpty():
-		return checkReservedForClaims(e, claims)
+	claims := e.config.Pools.Guaranteed.Claims.CPUs
+	uncounted := claims
+	if e.kubelet.gates[claimsGate] {
+		uncounted = cpuset.Set{}
 	}
-	want, owners := management, fmt.Sprintf("the management pools have CPUs %s", management)
-	if !claims.IsEmpty() && !counted {
-		want, owners = want.Union(claims), fmt.Sprintf("%s and ResourceClaims have CPUs %s", owners, claims)
-	}
-	f := Finding{Severity: Warning, Subject: e.kubelet.reserved.source, Remedy: fmt.Sprintf("set reservedSystemCPUs: %q", want)}
-	reserved, err := cpuset.Parse(e.kubelet.reserved.value)
 	switch {
-	case e.kubelet.reserved.value == "":
+	case e.config.Pools.Guaranteed.Kubelet && !management.IsEmpty():
+		checkKubeletReserves(e, management)
+		return
+	case e.config.Pools.Guaranteed.Kubelet, management.IsEmpty() && uncounted.IsEmpty():
+		return
+	case management.IsEmpty() && e.kubelet.reserved.value == "":
+		checkReservedAmounts(e, claims)
+		return
+	}
+	var owners []string
+	if !management.IsEmpty() {
+		owners = append(owners, fmt.Sprintf("the management pools have CPUs %s", management))
+	}
+	if !uncounted.IsEmpty() {
+		owners = append(owners, fmt.Sprintf("ResourceClaims have CPUs %s", claims))
+	}
+	k, want, who := e.kubelet.reserved, management.Union(uncounted), strings.Join(owners, " and ")
+	f := Finding{Severity: Warning, Subject: k.source, Remedy: fmt.Sprintf("set reservedSystemCPUs: %q", want)}
+	reserved, err := cpuset.Parse(k.value)
+	switch {
+	case k.value == "":
 		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them",
-			owners, want.Len())
+		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them", who, want.Len())
 	case err != nil:
-		f.Found = fmt.Sprintf("%s is not a CPU list: %v", e.kubelet.reserved.key, err)
-	case reserved.Equal(want) || reserved.Equal(management.Union(claims)): // the API server's gate is not known here
-		return nil
+		f.Found = fmt.Sprintf("%s is not a CPU list: %v", k.key, err)
+	case reserved.Equal(want), reserved.Equal(management.Union(claims)): // the API server's gate is not known here
+		return
+	case management.IsEmpty() && reserved.Len() >= claims.Len(): // without a list of a management pool, only the number is relevant
+		return
 	default:
-		f.Found = fmt.Sprintf("%s is %s, but %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d",
-			e.kubelet.reserved.key, reserved, owners, reserved.Len(), want.Len())
-		f.Remedy += ", or give the management pools the CPUs that the kubelet reserves"
+		f.Found = fmt.Sprintf("%s is %s, but %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d", k.key, reserved, who, reserved.Len(), want.Len())
+		if f.Remedy += ", or give the management pools the CPUs that the kubelet reserves"; management.IsEmpty() {
+			f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q", reserved.Union(claims))
+		}
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
-// checkReservedForClaims reports CPUs of claims that the scheduler also counts for other pods, if no management
-// pool has a list. Then only the number of reserved CPUs is relevant.
-func checkReservedForClaims(e *evidence, claims cpuset.Set) []Finding {
-	k := &e.kubelet
-	f := Finding{Severity: Warning, Subject: k.reserved.source}
-	if k.reserved.value != "" {
-		reserved, err := cpuset.Parse(k.reserved.value)
-		switch {
-		case err != nil:
-			f.Found = fmt.Sprintf("%s is not a CPU list: %v", k.reserved.key, err)
-		case reserved.Len() >= claims.Len():
-			return nil
-		default:
-			f.Found = fmt.Sprintf("%s is %s, but ResourceClaims have CPUs %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d",
-				k.reserved.key, reserved, claims, reserved.Len(), claims.Len())
-		}
-		f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q", reserved.Union(claims))
-		return []Finding{f}
-	}
+// checkReservedAmounts reports CPUs of claims that the scheduler also counts for other pods, if neither a
+// management pool nor the kubelet has a list.
+func checkReservedAmounts(e *evidence, claims cpuset.Set) {
+	subject := "kubelet"
 	var milli [2]int64
-	f.Subject = "kubelet"
-	for i, s := range k.amounts() {
+	for i, s := range e.kubelet.amounts() {
 		if s.to.value == "" {
 			continue
 		}
+		subject = s.to.source
 		var err error
 		if milli[i], err = quantity.Milli(s.to.value); err != nil {
-			f.Subject, f.Found, f.Remedy = s.to.source, fmt.Sprintf("%s is not an amount of CPUs: %v", s.to.key, err), "write one such as 500m or 2"
-			return []Finding{f}
+			e.add(Warning, subject, fmt.Sprintf("%s is not an amount of CPUs: %v", s.to.key, err), "write one such as 500m or 2")
+			return
 		}
-		f.Subject = s.to.source
 	}
-	more := int64(claims.Len()) * 1000
-	if milli[0]+milli[1] >= more {
-		return nil
+	if more := int64(claims.Len()) * 1000; milli[0]+milli[1] < more {
+		e.add(Warning, subject,
+			fmt.Sprintf("systemReserved.cpu is %s and kubeReserved.cpu is %s, but ResourceClaims have CPUs %s: the scheduler counts these %d CPUs for other pods, too",
+				amount(milli[0]), amount(milli[1]), claims, claims.Len()),
+			fmt.Sprintf("raise systemReserved.cpu by %d to %s", claims.Len(), amount(milli[0]+more)))
 	}
-	f.Found = fmt.Sprintf("systemReserved.cpu is %s and kubeReserved.cpu is %s, but ResourceClaims have CPUs %s: the scheduler counts these %d CPUs for other pods, too",
-		amount(milli[0]), amount(milli[1]), claims, claims.Len())
-	f.Remedy = fmt.Sprintf("raise systemReserved.cpu by %d to %s", claims.Len(), amount(milli[0]+more))
-	return []Finding{f}
 }
 
 // amount formats thousandths of a CPU as the kubelet's configuration has them.

@@ -11,39 +11,35 @@ import (
 
 // checkKubeletStatic reports a policy other than static in the state file or configuration: no
 // program would allocate exclusive CPUs.
-func checkKubeletStatic(e *evidence, file string, policies []setting) []Finding {
+func checkKubeletStatic(e *evidence, file string, policies []setting) {
 	key := e.file + ": guaranteed.exclusive"
-	var findings []Finding
 	known := false
 	for _, s := range policies {
 		if s.value == "" {
 			continue
 		}
-		known = true
-		if s.value == nodecheck.Static {
-			continue
+		if known = true; s.value != nodecheck.Static {
+			e.add(Refuse, s.source,
+				fmt.Sprintf("%s is %s, but %s is kubelet: no program would allocate exclusive CPUs", s.key, s.value, key),
+				fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove %s, start the kubelet; "+
+					"or let cpupoold allocate them: remove the key", file))
 		}
-		findings = append(findings, newFinding(Refuse, s.source,
-			fmt.Sprintf("%s is %s, but %s is kubelet: no program would allocate exclusive CPUs", s.key, s.value, key),
-			fmt.Sprintf("drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove %s, start the kubelet; "+
-				"or let cpupoold allocate them: remove the key", file)))
 	}
 	switch {
 	case known:
 	case kubeletConfigured(e):
-		findings = append(findings, newFinding(Refuse, "kubelet",
+		e.add(Refuse, "kubelet",
 			fmt.Sprintf("cpuManagerPolicy is not set (default none), but %s is kubelet: no program would allocate exclusive CPUs", key),
-			"set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold allocate them: remove the key"))
+			"set cpuManagerPolicy: static and reservedSystemCPUs; or let cpupoold allocate them: remove the key")
 	default:
-		findings = append(findings, newFinding(Warning, key,
+		e.add(Warning, key,
 			fmt.Sprintf("is kubelet, but no kubelet runs and %s does not exist: the policy is unknown", file),
-			"start the kubelet, or set kubeletStateDir to the directory of its state"))
+			"start the kubelet, or set kubeletStateDir to the directory of its state")
 	}
-	return findings
 }
 
 // checkKubeletReserves reports management CPUs that the kubelet may allocate to containers.
-func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
+func checkKubeletReserves(e *evidence, management cpuset.Set) {
 	f := Finding{Severity: Refuse, Subject: e.kubelet.reserved.source}
 	f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs of that list", management)
 	reserved, err := cpuset.Parse(e.kubelet.reserved.value)
@@ -58,37 +54,25 @@ func checkKubeletReserves(e *evidence, management cpuset.Set) []Finding {
 		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may allocate CPUs %s to one container",
 			e.kubelet.reserved.key, reserved, management, management.Difference(reserved))
 	case !e.kubelet.strict:
-		return []Finding{newFinding(Warning, e.kubelet.reserved.source,
-			fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", e.kubelet.reserved.key, reserved),
-			`set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`)}
+		f.Severity = Warning
+		f.Found = fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", e.kubelet.reserved.key, reserved)
+		f.Remedy = `set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`
 	default:
-		return nil
+		return
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
 // checkKubeletNRI reports a missing NRI socket. Only an NRI plugin can replace the CPUs that the
 // kubelet writes to all containers.
-func checkKubeletNRI(e *evidence) []Finding {
-	if !e.config.PlacesPods() {
-		return nil
+func checkKubeletNRI(e *evidence) {
+	fault := "is none"
+	if socket := e.config.NRISocket; socket != "" {
+		fault = e.socketFault(socket)
 	}
-	f := Finding{
-		Severity: Refuse,
-		Subject:  e.file + ": nriSocket",
-		Remedy: nodecheck.EnableNRI + " and set the key to its socket; " +
-			"for host slices only, remove partitions[].namespaces and write staticPods: ignore",
+	if e.config.PlacesPods() && fault != "" {
+		e.add(Refuse, e.file+": nriSocket",
+			fault+": with guaranteed.exclusive: kubelet, only NRI keeps pods in management pools, because the kubelet writes the CPUs of all containers",
+			nodecheck.EnableNRI+" and set the key to its socket; for host slices only, remove partitions[].namespaces and write staticPods: ignore")
 	}
-	const without = "with guaranteed.exclusive: kubelet, only NRI keeps pods in management pools, because the kubelet writes the CPUs of all containers"
-	socket := e.config.NRISocket
-	if socket == "" {
-		f.Found = "is none: " + without
-		return []Finding{f}
-	}
-	fault := e.socketFault(socket)
-	if fault == "" {
-		return nil
-	}
-	f.Found = fault + ": " + without
-	return []Finding{f}
 }

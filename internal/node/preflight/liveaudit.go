@@ -24,29 +24,25 @@ func liveAuditOn(e *evidence) bool { return configured(e) && e.config.AuditLive 
 
 // checkLiveAudit reports what keeps the kernel from loading the program of the live audit. The check
 // runs with the capabilities of its own process. A unit can have fewer capabilities.
-func checkLiveAudit(e *evidence) []Finding {
-	var all []Finding
-	add := func(s Severity, subject, found, remedy string) {
-		all = append(all, newFinding(s, subject, found, remedy))
-	}
+func checkLiveAudit(e *evidence) {
 	if e.config.Mode == config.ModeObserve {
-		return []Finding{newFinding(Info, e.file+": audit.live", "has no effect in mode: observe, because exclusive CPUs are not in force",
-			"set mode to enforce, or use `cpupoold audit`")}
+		e.add(Info, e.file+": audit.live", "has no effect in mode: observe, because exclusive CPUs are not in force",
+			"set mode to enforce, or use `cpupoold audit`")
+		return
 	}
 	if missing := missingCapabilities(e.root); len(missing) > 0 {
-		add(Warning, e.file+": audit.live", fmt.Sprintf("is true, and this process lacks %s: only the sampled audit runs", strings.Join(missing, ", ")),
+		e.add(Warning, e.file+": audit.live", fmt.Sprintf("is true, and this process lacks %s: only the sampled audit runs", strings.Join(missing, ", ")),
 			"run the check as the daemon runs, or add the capabilities; the unit needs the drop-in systemd/live-audit.conf")
 	}
 	const lockdown = "/sys/kernel/security/lockdown"
 	if b, err := readFile(e.root, lockdown); err == nil && strings.Contains(string(b), "[confidentiality]") {
-		add(Warning, lockdown, "is confidentiality, in which eBPF programs cannot read the kernel: only the sampled audit runs",
+		e.add(Warning, lockdown, "is confidentiality, in which eBPF programs cannot read the kernel: only the sampled audit runs",
 			"boot with lockdown=integrity, or set audit.live: false")
 	}
 	for _, option := range missingOptions(procroot.Of(e.root, 1), e.kernel.String()) {
-		add(Warning, "kernel "+e.kernel.String(), fmt.Sprintf("is built without %s: only the sampled audit runs", option),
+		e.add(Warning, "kernel "+e.kernel.String(), fmt.Sprintf("is built without %s: only the sampled audit runs", option),
 			"use a kernel with this option, or set audit.live: false")
 	}
-	return all
 }
 
 // missingCapabilities returns the capabilities for the live audit that this process lacks. CAP_SYS_ADMIN

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -17,10 +18,7 @@ func strictness(policy string) int {
 }
 
 func (e *evidence) topologyPolicy() string {
-	if p := e.config.Pools.Guaranteed.Options.TopologyPolicy; p != "" {
-		return string(p)
-	}
-	return string(allocate.BestEffort)
+	return string(cmp.Or(e.config.Pools.Guaranteed.Options.TopologyPolicy, allocate.BestEffort))
 }
 
 // requiresHints reports whether the policy refuses CPUs that do not match the hints.
@@ -28,76 +26,63 @@ func (e *evidence) requiresHints() bool {
 	return strictness(e.topologyPolicy()) >= strictness(string(allocate.Restricted))
 }
 
-func (s setting) orDefault(def string) string {
-	return cmp.Or(s.value, def)
-}
-
 // checkKubeletTopology compares the topology policies. The kubelet aligns devices, and memory if the
 // memory manager is static. It refuses pods before cpupoold receives them.
-func checkKubeletTopology(e *evidence) []Finding {
-	theirs, ours := e.kubelet.topology.orDefault(string(allocate.None)), e.topologyPolicy()
+func checkKubeletTopology(e *evidence) {
+	theirs, ours := cmp.Or(e.kubelet.topology.value, string(allocate.None)), e.topologyPolicy()
 	key := e.file + ": guaranteed.options.topology-policy"
 	switch {
 	case strictness(theirs) > strictness(ours) && strictness(theirs) >= strictness(string(allocate.Restricted)):
-		return []Finding{nodecheck.StricterTopology(key, ours, theirs)}
+		e.report(nodecheck.StricterTopology(key, ours, theirs))
 	case e.requiresHints() && strictness(theirs) < strictness(ours):
-		return []Finding{newFinding(Warning, key,
+		e.add(Warning, key,
 			fmt.Sprintf("is %s, but the kubelet's topologyManagerPolicy is %s: it may give a container devices of several NUMA nodes, and cpupoold then refuses exclusive CPUs",
 				ours, theirs),
-			"set the kubelet's topologyManagerPolicy: "+ours)}
+			"set the kubelet's topologyManagerPolicy: "+ours)
 	case strictness(theirs) > 0:
-		return []Finding{newFinding(Info, e.kubelet.topology.source,
+		e.add(Info, e.kubelet.topology.source,
 			fmt.Sprintf("%s is %s: it aligns devices with each other, and with memory if memoryManagerPolicy is Static; cpupoold aligns CPUs with them (topology-policy %s)",
-				e.kubelet.topology.key, theirs, ours), "")}
+				e.kubelet.topology.key, theirs, ours), "")
 	}
-	return nil
 }
 
 // checkKubeletMemory compares memory settings. The kubelet's memory manager writes cpuset.mems.
-func checkKubeletMemory(e *evidence) []Finding {
+func checkKubeletMemory(e *evidence) {
 	const static = "Static"
-	policy := e.kubelet.memory.orDefault("None")
-	var findings []Finding
+	policy := cmp.Or(e.kubelet.memory.value, "None")
 	if policy == static && e.config.Pools.Guaranteed.BindMemory {
-		findings = append(findings, newFinding(Warning, e.file+": guaranteed.memory",
+		e.add(Warning, e.file+": guaranteed.memory",
 			fmt.Sprintf("is bind, but the kubelet's memoryManagerPolicy is %s: both write cpuset.mems, and cpupoold may bind memory to another node than the kubelet counts",
 				policy),
-			"set guaranteed.memory: any, and topology-policy: restricted or single-numa-node for CPUs at the memory"))
+			"set guaranteed.memory: any, and topology-policy: restricted or single-numa-node for CPUs at the memory")
 	}
 	if policy != static && e.requiresHints() {
-		findings = append(findings, newFinding(Info, "kubelet",
+		e.add(Info, "kubelet",
 			fmt.Sprintf("memoryManagerPolicy is %s: the NUMA nodes of memory and hugepages are unknown, so topology-policy %s applies only to devices",
 				policy, e.topologyPolicy()),
-			"set memoryManagerPolicy: Static with reservedMemory if hugepages must be on the same NUMA node"))
+			"set memoryManagerPolicy: Static with reservedMemory if hugepages must be on the same NUMA node")
 	}
-	return findings
 }
 
 // checkPodResources reports a missing socket, which the kubelet serves with every policy.
-func checkPodResources(e *evidence) []Finding {
+func checkPodResources(e *evidence) {
 	severity, without := Info, "cpupoold chooses CPUs without the NUMA nodes of devices and memory"
 	if e.requiresHints() {
 		severity, without = Error, fmt.Sprintf("topology-policy %s cannot be enforced", e.topologyPolicy())
 	}
-	socket := e.config.PodResourcesSocket
-	if socket == "" {
-		if !e.requiresHints() {
-			return nil // disabled, and not required
-		}
-		return []Finding{newFinding(severity, e.file+": podResourcesSocket",
-			"is none: "+without,
-			"remove the key, or set topology-policy: best-effort")}
+	fault, remedy := "is none", "remove the key, or set topology-policy: best-effort"
+	if socket := e.config.PodResourcesSocket; socket != "" {
+		fault, remedy = e.socketFault(socket), "set the key to the socket in the kubelet's --root-dir; in a container mount its directory"
+	} else if !e.requiresHints() {
+		return // disabled, and not required
 	}
-	fault := e.socketFault(socket)
-	if fault == "" {
-		return nil
+	if fault != "" {
+		e.add(severity, e.file+": podResourcesSocket", fault+": "+without, remedy)
 	}
-	return []Finding{newFinding(severity, e.file+": podResourcesSocket", fault+": "+without,
-		"set the key to the socket in the kubelet's --root-dir; in a container mount its directory")}
 }
 
 // checkCoreType reports a core type that no guaranteed CPU has, or that the kernel lacks.
-func checkCoreType(e *evidence) []Finding {
+func checkCoreType(e *evidence) {
 	o := e.config.Pools.Guaranteed.Options
 	var hybrid, have bool
 	for _, cpu := range e.topology.CPUs {
@@ -105,9 +90,9 @@ func checkCoreType(e *evidence) []Finding {
 		have = have || cpu.Kind.String() == string(o.CoreType) && e.pools.Guaranteed.Contains(cpu.ID)
 	}
 	if o.CoreType == "" || have {
-		return nil
+		return
 	}
-	f := newFinding(Info, e.file+": guaranteed.options.core-type",
+	f := findings.New(Info, e.file+": guaranteed.options.core-type",
 		fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
 		"remove the key, unless the file is for other machines too")
 	switch {
@@ -119,20 +104,19 @@ func checkCoreType(e *evidence) []Finding {
 		f.Found = fmt.Sprintf("prefers %s cores, but none of CPUs %s is one: the option has no effect", o.CoreType, e.pools.Guaranteed)
 		f.Remedy = "give the guaranteed pool such cores; cpupoold topology shows them"
 	}
-	return []Finding{f}
+	e.report(f)
 }
 
 // checkIsolatedOption reports isolated CPUs that the pool lacks: isolcpus= needs a boot.
-func checkIsolatedOption(e *evidence) []Finding {
+func checkIsolatedOption(e *evidence) {
 	if e.config.Pools.Guaranteed.Options.Isolated != allocate.Require || e.pools.Guaranteed.Overlaps(e.topology.Isolated) {
-		return nil
+		return
 	}
 	found := "requires CPUs that are isolated at boot, but the kernel was booted without isolcpus=: no exclusive CPUs are allocated"
 	if !e.topology.Isolated.IsEmpty() {
 		found = fmt.Sprintf("requires CPUs that are isolated at boot, but those (%s) are not among CPUs %s: no exclusive CPUs are allocated",
 			e.topology.Isolated, e.pools.Guaranteed)
 	}
-	return []Finding{newFinding(Error, e.file+": guaranteed.options.isolated-cpus",
-		found,
-		fmt.Sprintf("boot with isolcpus=%s, or write prefer", e.pools.Guaranteed))}
+	e.add(Error, e.file+": guaranteed.options.isolated-cpus", found,
+		fmt.Sprintf("boot with isolcpus=%s, or write prefer", e.pools.Guaranteed))
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/config"
+	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/othermanagers"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
 // checkWorkloads reports workloads of CRI-O: as a management pool, they set CPUs at creation.
-func checkWorkloads(e *evidence) []Finding {
+func checkWorkloads(e *evidence) {
 	names := workload.Names{Domain: e.config.AnnotationDomain}
-	var findings []Finding
 	for _, w := range e.crio.Workloads {
 		ours := ""
 		for _, p := range e.config.Pools.Partitions {
@@ -35,20 +35,18 @@ func checkWorkloads(e *evidence) []Finding {
 		case !w.Pins:
 			continue
 		}
-		findings = append(findings, f)
+		e.report(f)
 	}
-	return findings
 }
 
 // checkHighPerformance reports handlers with which CRI-O would overwrite exclusive CPUs.
-func checkHighPerformance(e *evidence) []Finding {
-	var findings []Finding
+func checkHighPerformance(e *evidence) {
 	for _, h := range e.crio.Handlers {
 		annotations := h.SetsCPUs()
 		if len(annotations) == 0 {
 			continue
 		}
-		f := newFinding(Refuse, fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
+		f := findings.New(Refuse, fmt.Sprintf("%s: crio.runtime.runtimes.%s", h.Source, h.Name),
 			fmt.Sprintf("allowed_annotations has %s: CRI-O writes the CPUs and partitions of pods of this handler that have it",
 				strings.Join(annotations, " and ")),
 			othermanagers.OrStandDown("remove it from the list and restart CRI-O", "crioHighPerformance"))
@@ -56,48 +54,44 @@ func checkHighPerformance(e *evidence) []Finding {
 			f.Severity, f.Remedy = Info, ""
 			f.Found += "; cpupoold skips those pods (otherManagers.crioHighPerformance)"
 		}
-		findings = append(findings, f)
+		e.report(f)
 	}
-	return findings
 }
 
-func checkInfraCPUSet(e *evidence) []Finding {
-	s := e.crio.InfraCPUSet
-	if s.Value == "" {
-		return nil
+func checkInfraCPUSet(e *evidence) {
+	if s := e.crio.InfraCPUSet; s.Value != "" {
+		e.add(Warning, s.Source,
+			fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
+			"remove the key and restart CRI-O")
 	}
-	return []Finding{newFinding(Warning, s.Source,
-		fmt.Sprintf("crio.runtime.infra_ctr_cpuset is %q: CRI-O pins pause containers there, and cpupoold moves them to the pool of their pod", s.Value),
-		"remove the key and restart CRI-O")}
 }
 
-func checkCRIOConfig(e *evidence) []Finding {
-	var findings []Finding
+func checkCRIOConfig(e *evidence) {
 	for _, f := range e.crio.Unreadable {
-		findings = append(findings, newFinding(Warning, f.Name,
+		e.add(Warning, f.Name,
 			fmt.Sprintf("cannot be parsed, so CRI-O may set CPUs: %s", cause(f.Err)),
-			"repair the file: CRI-O will not start with it either"))
+			"repair the file: CRI-O will not start with it either")
 	}
-	return findings
 }
 
 // checkAnnotations reports requests to managers whose process and files are not visible.
-func checkAnnotations(e *evidence) []Finding {
+func checkAnnotations(e *evidence) {
 	requests := othermanagers.Requests{}
 	for _, pod := range e.runtime.pods {
 		requests.Add(pod.Namespace+"/"+pod.Name, pod.Annotations)
 	}
-	return requests.Findings()
+	e.report(requests.Findings()...)
 }
 
 // checkTuned reports active profiles of tuned, which set no cpusets, but may set affinities.
-func checkTuned(e *evidence) []Finding {
+func checkTuned(e *evidence) {
 	t := &e.tuned
 	if t.PID != 0 && !t.Known {
-		return []Finding{othermanagers.Tuned(fmt.Sprintf("tuned (process %d)", t.PID))}
+		e.report(othermanagers.Tuned(fmt.Sprintf("tuned (process %d)", t.PID)))
+		return
 	}
 	if len(t.Profiles) == 0 {
-		return nil
+		return
 	}
 	f := Finding{Severity: Info, Subject: "/etc/tuned/active_profile: " + strings.Join(t.Profiles, " ")}
 	f.Found = "tuned does not run, but applies this profile at each start"
@@ -106,14 +100,15 @@ func checkTuned(e *evidence) []Finding {
 	}
 	if t.SetsPowerOnly() {
 		f.Found += ", which sets frequency and C-states"
-		return []Finding{f}
+		e.report(f)
+		return
 	}
 	if t.PID != 0 {
 		f.Severity = Warning
 	}
 	f.Found += ", which can set the affinity of threads, interrupts and workqueues"
 	f.Remedy = "remove isolated_cores and groups with an affinity from the profile, because cpusets define the CPUs of threads; set interrupts and workqueues either in the profile or in cpupoold"
-	return []Finding{f}
+	e.report(f)
 }
 
 // programOf returns the program or Python script of a command line, without the index of an NRI
@@ -138,27 +133,22 @@ func programOf(cmdline []byte) string {
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 // checkPlugins searches processes, because NRI does not report the other plugins.
-func checkPlugins(e *evidence) []Finding {
+func checkPlugins(e *evidence) {
 	running := make(map[string]int)
 	for _, name := range directories(e.root, "/proc") {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		b, err := readFile(e.root, path.Join("/proc", name, "cmdline"))
-		if err != nil {
-			continue // the process has ended, or access is denied
-		}
+		b, _ := readFile(e.root, path.Join("/proc", name, "cmdline")) // the process may have ended, or access is denied
 		if base := programOf(b); running[base] == 0 {
 			running[base] = pid
 		}
 	}
-	var all []Finding
 	standDown := e.config.OtherManagers.NRIPlugins == config.StanceStandDown
 	for _, m := range othermanagers.Managers() {
 		if pid := running[m.Program]; pid != 0 {
-			all = append(all, m.Finding(fmt.Sprintf("%s (process %d)", m.Program, pid), standDown))
+			e.report(m.Finding(fmt.Sprintf("%s (process %d)", m.Program, pid), standDown))
 		}
 	}
-	return all
 }

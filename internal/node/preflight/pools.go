@@ -22,22 +22,18 @@ func readTopology(root fs.FS) (*topology.Topology, error) {
 	return topology.Read(sys)
 }
 
-func checkTopology(e *evidence) []Finding {
-	if e.topologyErr == nil {
-		var findings []Finding
-		for _, w := range e.topology.Warnings {
-			found, remedy, _ := strings.Cut(w, ". ")
-			findings = append(findings, Finding{Severity: Warning, Subject: "/sys/devices/system", Found: found, Remedy: remedy})
-		}
-		return findings
+func checkTopology(e *evidence) {
+	if e.topologyErr != nil {
+		e.add(Refuse, "/sys/devices/system/cpu", fmt.Sprintf("cannot read the CPUs of the machine: %v", e.topologyErr), "mount sysfs on /sys")
+		return
 	}
-	return []Finding{newFinding(Refuse, "/sys/devices/system/cpu",
-		fmt.Sprintf("cannot read the CPUs of the machine: %v", e.topologyErr),
-		"mount sysfs on /sys")}
+	for _, w := range e.topology.Warnings {
+		found, remedy, _ := strings.Cut(w, ". ")
+		e.add(Warning, "/sys/devices/system", found, remedy)
+	}
 }
 
-func (e *evidence) problems(err error, severity Severity) []Finding {
-	var findings []Finding
+func (e *evidence) problems(err error, severity Severity) {
 	for _, err := range config.Flatten(err) {
 		f := Finding{Severity: severity, Subject: e.file, Found: err.Error()}
 		if p, ok := errors.AsType[*config.Problem](err); ok {
@@ -46,9 +42,8 @@ func (e *evidence) problems(err error, severity Severity) []Finding {
 				f.Found, f.Remedy = strconv.Quote(p.Value), p.Reason
 			}
 		}
-		findings = append(findings, f)
+		e.report(f)
 	}
-	return findings
 }
 
 func location(p *config.Problem) string {
@@ -102,19 +97,17 @@ func (e *evidence) allPools() []pool {
 }
 
 // checkOffline reports offline CPUs of pools. They return to their pool when they come online.
-func checkOffline(e *evidence) []Finding {
+func checkOffline(e *evidence) {
 	offline := e.pools.Offline.Difference(usablecpus.Of(e.withheld))
-	if offline.IsEmpty() {
-		return nil
+	if !offline.IsEmpty() {
+		e.add(Warning, e.file,
+			fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", offline),
+			"write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool")
 	}
-	return []Finding{newFinding(Warning, e.file,
-		fmt.Sprintf("CPUs %s are in a pool, but offline: the pool is smaller than configured", offline),
-		"write 1 to /sys/devices/system/cpu/cpuN/online of each, or remove them from the pool")}
 }
 
 // checkSplitCores reports cores with threads in several pools, which share caches.
-func checkSplitCores(e *evidence) []Finding {
-	var findings []Finding
+func checkSplitCores(e *evidence) {
 	list := e.allPools()
 	for i, a := range list {
 		for _, b := range list[i+1:] {
@@ -127,68 +120,61 @@ func checkSplitCores(e *evidence) []Finding {
 					inA, inB = inA.Union(x), inB.Union(y)
 				}
 			}
-			if inA.IsEmpty() {
-				continue
+			if !inA.IsEmpty() {
+				e.add(Warning, fmt.Sprintf("%s: %s, %s", e.file, a.key, b.key),
+					fmt.Sprintf("CPUs %s of %s and %s of %s are threads of the same cores and slow each other down",
+						inA, a.name, inB, b.name),
+					"give all threads of a core to one pool")
 			}
-			findings = append(findings, newFinding(Warning, fmt.Sprintf("%s: %s, %s", e.file, a.key, b.key),
-				fmt.Sprintf("CPUs %s of %s and %s of %s are threads of the same cores and slow each other down",
-					inA, a.name, inB, b.name),
-				"give all threads of a core to one pool"))
 		}
 	}
-	return findings
 }
 
 // checkCPU0 reports the boot CPU in a pool for owners: some kernel work stays on it.
-func checkCPU0(e *evidence) []Finding {
+func checkCPU0(e *evidence) {
 	key, cpus := guaranteedKey, e.pools.Guaranteed
 	switch {
 	case e.pools.Claims.CPUs.Contains(0):
 		key, cpus = claimsKey, e.pools.Claims.CPUs
 	case !cpus.Contains(0):
-		return nil
+		return
 	case e.pools.FromShared:
 		key = "guaranteed.from"
 	}
-	return []Finding{newFinding(Warning, e.file+": "+key,
+	e.add(Warning, e.file+": "+key,
 		fmt.Sprintf("%s contains CPU 0, where the kernel runs timekeeping and interrupts that cannot be moved", cpus),
-		"move CPU 0 to a management pool")}
+		"move CPU 0 to a management pool")
 }
 
 // checkIsolated reports isolcpus= in other pools: threads stay there where they start.
-func checkIsolated(e *evidence) []Finding {
-	var findings []Finding
+func checkIsolated(e *evidence) {
 	for _, p := range e.allPools() {
 		isolated := p.cpus.Intersection(e.topology.Isolated)
-		if p.key == guaranteedKey || p.key == claimsKey || isolated.IsEmpty() {
-			continue
+		if p.key != guaranteedKey && p.key != claimsKey && !isolated.IsEmpty() {
+			e.add(Warning, e.file+": "+p.key,
+				fmt.Sprintf("CPUs %s of %s are isolated at boot (isolcpus=): the scheduler does not spread threads over them", isolated, p.name),
+				"remove them from isolcpus=, or give them to the guaranteed pool")
 		}
-		findings = append(findings, newFinding(Warning, e.file+": "+p.key,
-			fmt.Sprintf("CPUs %s of %s are isolated at boot (isolcpus=): the scheduler does not spread threads over them", isolated, p.name),
-			"remove them from isolcpus=, or give them to the guaranteed pool"))
 	}
-	return findings
 }
 
 // checkDepletionFloor reports a floor with which the node is always depleted. Offline CPUs count,
 // because they may return to the pool.
-func checkDepletionFloor(e *evidence) []Finding {
+func checkDepletionFloor(e *evidence) {
 	floor, most := e.config.Depletion.Floor, e.pools.Shared.Len()+e.pools.Offline.Len()
 	if floor <= most {
-		return nil
+		return
 	}
-	f := newFinding(Warning, e.file+": depletion.floor",
-		fmt.Sprintf("is %d, but the shared pool has at most %d CPUs: the node is always depleted", floor, most),
-		fmt.Sprintf("write %d or less, or give the shared pool more CPUs", most))
+	effect := "and accepts no pods without a CPU request"
 	switch {
 	case !e.config.Depletion.Shows():
-		f.Found += ", and reports it as a problem"
+		effect = "and reports it as a problem"
 	case e.config.Depletion.Action == config.DepletionEvict:
-		f.Found += ", accepts no pods without a CPU request, and those on it may be evicted"
-	default:
-		f.Found += ", and accepts no pods without a CPU request"
+		effect = "accepts no pods without a CPU request, and those on it may be evicted"
 	}
-	return []Finding{f}
+	e.add(Warning, e.file+": depletion.floor",
+		fmt.Sprintf("is %d, but the shared pool has at most %d CPUs: the node is always depleted, %s", floor, most, effect),
+		fmt.Sprintf("write %d or less, or give the shared pool more CPUs", most))
 }
 
 // Recommended numbers of hyperthreads for management pods, the host and the kubelet together
@@ -206,7 +192,7 @@ const staticPods = "etc/kubernetes/manifests"
 
 // checkManagementSize reports too few management CPUs, which slow down the kubelet and a control
 // plane. It counts online CPUs of the pool management, else of all management pools.
-func checkManagementSize(e *evidence) []Finding {
+func checkManagementSize(e *evidence) {
 	var cpus cpuset.Set
 	for _, p := range e.config.Pools.Partitions {
 		if p.Type == managementType {
@@ -215,20 +201,17 @@ func checkManagementSize(e *evidence) []Finding {
 		}
 		cpus = cpus.Union(p.CPUs)
 	}
-	if e.topologyErr == nil {
-		cpus = cpus.Intersection(e.topology.Online)
-	}
+	cpus = cpus.Intersection(e.topology.Online)
 	node, advised := "worker", workerThreads
 	if isControlPlane(e.root) {
 		node, advised = "control-plane node", controlPlaneThreads
 	}
-	if cpus.IsEmpty() || cpus.Len() >= advised {
-		return nil
+	if !cpus.IsEmpty() && cpus.Len() < advised {
+		e.add(Warning, e.file+": partitions",
+			fmt.Sprintf("only CPUs %s of the management pools are online, %d in total; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
+				cpus, cpus.Len(), advised, node),
+			"give the management pool more CPUs, in whole cores, unless measurements show that these are enough")
 	}
-	return []Finding{newFinding(Warning, e.file+": partitions",
-		fmt.Sprintf("only CPUs %s of the management pools are online, %d in total; OpenShift's wide-availability-workload-partitioning advises at least %d hyperthreads for a %s",
-			cpus, cpus.Len(), advised, node),
-		"give the management pool more CPUs, in whole cores, unless measurements show that these are enough")}
 }
 
 func isControlPlane(root fs.FS) bool {
@@ -241,19 +224,19 @@ func isControlPlane(root fs.FS) bool {
 }
 
 // checkPreparedClaims reports ResourceClaims if a static kubelet would allocate their CPUs to other containers, too.
-func checkPreparedClaims(e *evidence) []Finding {
+func checkPreparedClaims(e *evidence) {
 	if !e.config.Pools.Guaranteed.Kubelet || e.host.Claims == nil {
-		return nil
+		return
 	}
 	names := e.host.Claims(&e.config)
 	if len(names) == 0 {
-		return nil
+		return
 	}
 	severity := Refuse
 	if e.config.Mode == config.ModeObserve {
 		severity = Warning
 	}
-	return []Finding{newFinding(severity, e.file+": guaranteed.exclusive",
+	e.add(severity, e.file+": guaranteed.exclusive",
 		fmt.Sprintf("is kubelet, and ResourceClaims have CPUs (%s): the kubelet would allocate these CPUs to other containers, too", layout.Few(names, 10)),
-		"delete the pods of the claims while the daemon runs with guaranteed.claims; or forget the claims with cpupoold restore --force")}
+		"delete the pods of the claims while the daemon runs with guaranteed.claims; or forget the claims with cpupoold restore --force")
 }

@@ -18,7 +18,7 @@ type check struct {
 	// needs are preconditions. A check runs only if all are met: otherwise another check
 	// reports the reason, or no problem exists.
 	needs []need
-	run   func(*evidence) []Finding
+	run   func(*evidence)
 }
 
 func checks() []check {
@@ -49,9 +49,9 @@ func checks() []check {
 		{"crio-high-performance", []need{crioInUse}, checkHighPerformance},
 		{"crio-infra-cpuset", []need{crioInUse}, checkInfraCPUSet},
 		{"crio-config", []need{crioInUse}, checkCRIOConfig},
-		{"kernel-affinity", []need{kernelVersion}, func(e *evidence) []Finding { return e.kernel.Affinity() }},
-		{"kernel-reload", []need{kernelVersion, systemdAnswers}, func(e *evidence) []Finding {
-			return e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd.version))
+		{"kernel-affinity", []need{kernelVersion}, func(e *evidence) { e.report(e.kernel.Affinity()...) }},
+		{"kernel-reload", []need{kernelVersion, systemdAnswers}, func(e *evidence) {
+			e.report(e.kernel.Reload(fmt.Sprintf("systemd %d", e.systemd))...)
 		}},
 		{"kernel-partitions", []need{cgroupV2, kubepods}, checkPartitions},
 		{"isolation", []need{kernelVersion, configured, ownedCPUs}, checkIsolation},
@@ -60,7 +60,7 @@ func checks() []check {
 		{"topology", nil, checkTopology},
 		{"usable-cpus", []need{cgroupV2, cpuTopology}, checkUsable},
 		// No refusals: after a reboot the daemon adapts to another machine.
-		{"pools", []need{configured, cpuTopology}, func(e *evidence) []Finding { return e.problems(e.poolsErr, Error) }},
+		{"pools", []need{configured, cpuTopology}, func(e *evidence) { e.problems(e.poolsErr, Error) }},
 		{"pools-offline", []need{resolvedPools}, checkOffline},
 		{"pools-split-core", []need{resolvedPools}, checkSplitCores},
 		{"pools-management", []need{resolvedPools}, checkManagementSize},
@@ -83,42 +83,49 @@ func checks() []check {
 // Queries to the runtime and to systemd take some seconds at most, and end with ctx.
 func Run(ctx context.Context, host Host, c Configuration) []Finding {
 	e := gather(ctx, host, c)
-	all := []Finding{} // not nil, so that JSON has an empty list
 	for _, check := range checks() {
-		if slices.ContainsFunc(check.needs, func(n need) bool { return !n(e) }) {
-			continue
-		}
-		for _, f := range check.run(e) {
-			f.Check = check.name
-			if f.Severity == Refuse && e.config.Mode == config.ModeObserve && isAboutOtherManagers(check.name) {
-				f.Severity = Warning // the daemon writes nothing, so no conflict can occur
-			}
-			all = append(all, f)
+		if !slices.ContainsFunc(check.needs, func(n need) bool { return !n(e) }) {
+			e.check = check.name
+			check.run(e)
 		}
 	}
-	slices.SortFunc(all, findings.Compare)
-	return all
+	slices.SortFunc(e.found, findings.Compare)
+	return e.found
+}
+
+// report adds findings of the check that runs.
+func (e *evidence) report(all ...Finding) {
+	for _, f := range all {
+		f.Check = e.check
+		if f.Severity == Refuse && e.config.Mode == config.ModeObserve && isAboutOtherManagers(e.check) {
+			f.Severity = Warning // the daemon writes nothing, so no conflict can occur
+		}
+		e.found = append(e.found, f)
+	}
+}
+
+// add is report for one finding; remedy is empty if no action is necessary.
+func (e *evidence) add(s Severity, subject, found, remedy string) {
+	e.report(findings.New(s, subject, found, remedy))
 }
 
 // checkConfiguration reports the faults of the configuration. Without a file the other findings are about
 // default values, and would mislead.
-func checkConfiguration(e *evidence) []Finding {
-	if e.hasFile {
-		return e.problems(e.configErr, Refuse)
+func checkConfiguration(e *evidence) {
+	e.problems(e.configErr, Refuse)
+	if !e.hasFile {
+		e.add(Info, e.file, "no configuration file was read, and the default values put all CPUs into the shared pool",
+			"name the file of the node with --config")
 	}
-	return append(e.problems(e.configErr, Refuse), newFinding(Info, e.file,
-		"no configuration file was read, and the default values put all CPUs into the shared pool",
-		"name the file of the node with --config"))
 }
 
 // checkMode reports the mode observe, because it explains why the daemon changes nothing.
-func checkMode(e *evidence) []Finding {
-	if e.config.Mode != config.ModeObserve {
-		return nil
+func checkMode(e *evidence) {
+	if e.config.Mode == config.ModeObserve {
+		e.add(Info, e.file+": mode",
+			"is observe: run reports what it would write, and writes nothing",
+			"set it to enforce and restart the daemon to enable writes")
 	}
-	return []Finding{newFinding(Info, e.file+": mode",
-		"is observe: run reports what it would write, and writes nothing",
-		"set it to enforce and restart the daemon to enable writes")}
 }
 
 func isAboutOtherManagers(check string) bool {
@@ -139,11 +146,6 @@ const (
 	Error   = findings.Error
 	Refuse  = findings.Refuse
 )
-
-// newFinding returns a finding; remedy is empty if no action is necessary.
-func newFinding(s Severity, subject, found, remedy string) Finding {
-	return findings.New(s, subject, found, remedy)
-}
 
 // Refusals returns the findings with which the daemon does not start, in the same order.
 func Refusals(all []Finding) []Finding {

@@ -49,33 +49,30 @@ func queryRuntime(ctx context.Context, host Host, endpoint string) runtimeFacts 
 	return r
 }
 
-func checkRuntime(e *evidence) []Finding {
+func checkRuntime(e *evidence) {
 	r := e.runtime
 	key := e.file + ": containerRuntimeEndpoint"
 	switch {
 	case !e.config.HasRuntime():
-		return checkNoRuntime(e, key)
+		checkNoRuntime(e, key)
 	case e.maybeNoRuntime():
-		return nil
 	case r.findErr != nil:
-		return []Finding{newFinding(Error, key,
-			fmt.Sprintf("is not set: %v", r.findErr), "")}
+		e.add(Error, key, fmt.Sprintf("is not set: %v", r.findErr), "")
 	case r.answerErr != nil:
-		return []Finding{newFinding(Error, key,
+		e.add(Error, key,
 			fmt.Sprintf("%s does not answer: %v", r.endpoint, r.answerErr),
-			"start the runtime, or set the key to the socket that the kubelet uses")}
+			"start the runtime, or set the key to the socket that the kubelet uses")
 	case r.name == dockerName:
-		return []Finding{nodecheck.Docker(r.endpoint)}
+		e.report(nodecheck.Docker(r.endpoint))
 	case e.config.RuntimeEndpoint != "" && e.kubelet.endpoint != "" && socketOf(e.config.RuntimeEndpoint) != socketOf(e.kubelet.endpoint):
-		return []Finding{newFinding(Warning, key,
+		e.add(Warning, key,
 			fmt.Sprintf("is %s, but the kubelet (process %d) uses %s: cpupoold would not see the pods", e.config.RuntimeEndpoint, e.kubelet.process.PID, e.kubelet.endpoint),
-			"remove the key, or correct it")}
+			"remove the key, or correct it")
 	case r.driverErr != nil:
-		return []Finding{newFinding(Error, r.endpoint,
+		e.add(Error, r.endpoint,
 			fmt.Sprintf("%s does not report its cgroup driver: %v", r.name, r.driverErr),
-			"read the log of the runtime")}
+			"read the log of the runtime")
 	}
-	return nil
 }
 
 const dockerName = "docker"
@@ -86,63 +83,56 @@ func socketOf(endpoint string) string {
 }
 
 // checkNoRuntime reports a kubelet, and missing units, with a configuration without a runtime.
-func checkNoRuntime(e *evidence, key string) []Finding {
-	var findings []Finding
+func checkNoRuntime(e *evidence, key string) {
 	if e.kubelet.process.PID != 0 {
-		findings = append(findings, newFinding(Warning, key,
+		e.add(Warning, key,
 			fmt.Sprintf("is none, but a kubelet runs (process %d): its containers may run on the CPUs of units",
 				e.kubelet.process.PID),
-			"set the key to the socket that the kubelet uses, or remove it"))
+			"set the key to the socket that the kubelet uses, or remove it")
 	}
 	if len(e.config.Pools.Units) == 0 {
-		findings = append(findings, newFinding(Warning, key,
+		e.add(Warning, key,
 			"is none, and no units are configured: cpupoold places nothing",
-			"add units, or remove the key"))
+			"add units, or remove the key")
 	}
-	return findings
 }
 
-func checkKubeletDriver(e *evidence) []Finding {
+func checkKubeletDriver(e *evidence) {
 	s := e.kubelet.cgroupDriver
 	if s.value == "" || strings.EqualFold(s.value, string(e.runtime.driver)) {
-		return nil
+		return
 	}
-	return []Finding{newFinding(Warning, s.source,
+	e.add(Warning, s.source,
 		fmt.Sprintf("%s is %s, but %s uses %s: kubelets before 1.34 can prefer their own setting, and then create cgroups that the runtime does not use",
 			s.key, s.value, e.runtime.name, e.runtime.driver),
-		fmt.Sprintf("set %s to %s", s.key, e.runtime.driver))}
+		fmt.Sprintf("set %s to %s", s.key, e.runtime.driver))
 }
 
-type systemdFacts struct {
-	version int
-	err     error
-}
-
-func querySystemd(ctx context.Context, host Host) systemdFacts {
+func querySystemd(ctx context.Context, host Host) (version int, err error) {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	version, err := host.SystemdVersion(within)
-	return systemdFacts{version, err}
+	return host.SystemdVersion(within)
 }
 
-func checkSystemd(e *evidence) []Finding {
-	if e.systemd.err == nil {
-		return nil
+func checkSystemd(e *evidence) {
+	if e.systemdErr == nil {
+		return
 	}
 	use := "the cgroup driver is systemd"
 	if e.driver() != cri.Systemd {
 		use = "units are configured"
 	}
-	return []Finding{newFinding(Error, "systemd",
-		fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemd.err.Error(), "\n", "; ")),
-		"use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus")}
+	e.add(Error, "systemd",
+		fmt.Sprintf("%s, but the manager cannot be used: %s", use, strings.ReplaceAll(e.systemdErr.Error(), "\n", "; ")),
+		"use systemd 244 or later and run as root; in a container mount the host's /run/systemd and /run/dbus")
 }
 
 // checkNRI reports a missing socket. Without it, containers start before cpupoold places them, and
 // no ResourceClaim gets CPUs.
-func checkNRI(e *evidence) []Finding {
+func checkNRI(e *evidence) {
 	if e.config.Pools.Guaranteed.Kubelet {
-		return checkKubeletNRI(e)
+		checkKubeletNRI(e)
+		return
 	}
 	key, socket := e.file+": nriSocket", e.config.NRISocket
 	hasClaims := !e.config.Pools.Guaranteed.Claims.CPUs.IsEmpty()
@@ -155,11 +145,11 @@ func checkNRI(e *evidence) []Finding {
 	}
 	switch {
 	case found == "":
-		return nil
 	case hasClaims:
-		return []Finding{newFinding(Error, key, found+": no ResourceClaim gets CPUs of guaranteed.claims, because only NRI shows which containers use a claim", remedy)}
+		e.add(Error, key, found+": no ResourceClaim gets CPUs of guaranteed.claims, because only NRI shows which containers use a claim", remedy)
+	default:
+		e.report(nodecheck.WithoutNRI(key, found, remedy))
 	}
-	return []Finding{nodecheck.WithoutNRI(key, found, remedy)}
 }
 
 // socketFault states why a socket cannot be used; "" if it exists.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"strconv"
 	"strings"
@@ -48,79 +47,61 @@ func (s *kubeletSystem) overlay(node *yaml.Node, file string) error {
 	return nil
 }
 
-func (k *kubeletFacts) setGates(gates map[string]bool) {
-	if k.gates == nil {
-		k.gates = make(map[string]bool)
-	}
-	maps.Copy(k.gates, gates)
-}
-
-func parseGates(value string) map[string]bool {
-	gates := make(map[string]bool)
-	for gate := range strings.SplitSeq(value, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(gate), "=")
+// parseSwitches parses a flag with switches, such as --feature-gates: A=true,B=false.
+func parseSwitches(value string) map[string]bool {
+	switches := make(map[string]bool)
+	for one := range strings.SplitSeq(value, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(one), "=")
 		if on, err := strconv.ParseBool(value); err == nil {
-			gates[name] = on
+			switches[name] = on
 		}
 	}
-	return gates
+	return switches
 }
 
 // checkSystemPartition compares the cgroup tree with the kubelet's next configuration.
-func checkSystemPartition(e *evidence) []Finding {
-	var findings []Finding
+func checkSystemPartition(e *evidence) {
 	exists := false
-	configured := e.kubelet.system
 	for _, pods := range e.pods {
 		root := path.Join(cgroupRoot, pods.systemPartition())
-		if info, err := fs.Stat(e.root, relative(root)); err != nil || !info.IsDir() {
-			continue
+		if info, err := fs.Stat(e.root, relative(root)); err == nil && info.IsDir() {
+			exists = true
+			e.checkSystemRoot(root)
 		}
-		exists = true
-		findings = append(findings, e.systemFindings(root)...)
 	}
-	if configured.source == "" {
-		return findings
-	}
-	f := Finding{Severity: Info, Subject: configured.source + ": systemPartition"}
+	source := e.kubelet.system.source
 	switch {
+	case source == "":
 	case !e.kubelet.gates[systemPartitionGate]:
-		f.Found = fmt.Sprintf("has no effect: the feature gate %s is off", systemPartitionGate)
+		e.add(Info, source+": systemPartition", fmt.Sprintf("has no effect: the feature gate %s is off", systemPartitionGate), "")
 	case !exists:
-		f.Severity = Warning
-		f.Found = "the cgroup of the partition does not exist: the kubelet has not started with this configuration, or its version has no system partition (Kubernetes 1.37)"
-		f.Remedy = "restart the kubelet, and read its log"
-	default:
-		return findings
+		e.add(Warning, source+": systemPartition",
+			"the cgroup of the partition does not exist: the kubelet has not started with this configuration, or its version has no system partition (Kubernetes 1.37)",
+			"restart the kubelet, and read its log")
 	}
-	return append(findings, f)
 }
 
-func (e *evidence) systemFindings(root string) []Finding {
+func (e *evidence) checkSystemRoot(root string) {
 	cpus := e.cpusIn(path.Join(root, "cpuset.cpus"))
-	f := Finding{Severity: Info, Subject: root}
-	standsDown := e.config.SystemPartition == config.SystemPartitionStandDown
 	switch {
 	case !cpus.IsEmpty():
-		f.Found = fmt.Sprintf("is the kubelet's system partition with cpuset %s: cpupoold does not place the pods in it", cpus)
-	case standsDown:
-		f.Found = "is the kubelet's system partition: cpupoold does not place the pods in it (systemPartition: standDown)"
+		e.add(Info, root, fmt.Sprintf("is the kubelet's system partition with cpuset %s: cpupoold does not place the pods in it", cpus), "")
+	case e.config.SystemPartition == config.SystemPartitionStandDown:
+		e.add(Info, root, "is the kubelet's system partition: cpupoold does not place the pods in it (systemPartition: standDown)", "")
 	default:
-		f.Found = "is the kubelet's system partition without a cpuset: cpupoold places the pods in it as all others"
+		e.add(Info, root, "is the kubelet's system partition without a cpuset: cpupoold places the pods in it as all others", "")
 	}
-	findings := []Finding{f}
 	if s := e.kubelet.system; s.source != "" {
 		if next, err := cpuset.Parse(s.CPUSet); err == nil && !next.Equal(cpus) && e.kubelet.gates[systemPartitionGate] {
-			findings = append(findings, newFinding(Info, s.source+": systemPartition.cpuset",
-				fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus), ""))
+			e.add(Info, s.source+": systemPartition.cpuset",
+				fmt.Sprintf("is %q, but the cgroup has %q: the kubelet writes its value at the next start", next, cpus), "")
 		}
 	}
 	if both := cpus.Intersection(e.ownable()); resolvedPools(e) && !both.IsEmpty() {
-		findings = append(findings, newFinding(Warning, path.Join(root, "cpuset.cpus"),
+		e.add(Warning, path.Join(root, "cpuset.cpus"),
 			fmt.Sprintf("contains CPUs %s of the guaranteed pool: no new owner gets these CPUs", both),
-			"give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration"))
+			"give the partition and the guaranteed pool different CPUs, or remove systemPartition.cpuset from the kubelet's configuration")
 	}
-	return findings
 }
 
 func (d kubepodsDir) systemPartition() string {

@@ -19,8 +19,6 @@ type unitFacts struct {
 	err  error
 }
 
-func (u unitFacts) key(e *evidence) string { return e.file + ": units." + u.spec.Name }
-
 // queryUnits queries systemd for all units, with one timeout for all.
 func queryUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFacts {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
@@ -40,11 +38,10 @@ func queryUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFa
 }
 
 // checkUnits reports units that cpupoold cannot place now. It places missing ones later.
-func checkUnits(e *evidence) []Finding {
-	var findings []Finding
+func checkUnits(e *evidence) {
 	names := make(map[string]string) // configured name by the unit's own name
 	for _, u := range e.units {
-		f := Finding{Severity: Error, Subject: u.key(e)}
+		f := Finding{Severity: Error, Subject: e.file + ": units." + u.spec.Name}
 		other, twice := names[u.unit.Name]
 		inside := e.contained(u)
 		switch {
@@ -77,10 +74,9 @@ func checkUnits(e *evidence) []Finding {
 			names[u.unit.Name] = u.spec.Name
 		}
 		if f.Found != "" {
-			findings = append(findings, f)
+			e.report(f)
 		}
 	}
-	return findings
 }
 
 // partitionSource names the file that makes a unit a cpuset partition, if it can be read.
@@ -117,48 +113,38 @@ func isRuntimeProperty(name string) bool {
 
 // checkUnitSettings reports settings of other programs. cpupoold overrides AllowedCPUs=, but not the
 // affinity that systemd sets for the process.
-func checkUnitSettings(e *evidence) []Finding {
+func checkUnitSettings(e *evidence) {
 	keys := []unitKey{{"AllowedCPUs", "CPUs", false}, {"CPUAffinity", "CPUs", true}}
 	if e.config.Pools.Guaranteed.BindMemory {
 		keys = append(keys, unitKey{"AllowedMemoryNodes", "memory nodes", false}, unitKey{"NUMAMask", "memory nodes", true})
 	}
-	var findings []Finding
 	for _, u := range e.units {
 		if u.unit.Partition != "" {
 			continue // cpupoold does not place it
 		}
 		settings, unread := e.unitSettings(u)
 		if len(unread) > 0 {
-			findings = append(findings, newFinding(Info, strings.Join(unread, ", "),
+			e.add(Info, strings.Join(unread, ", "),
 				fmt.Sprintf("cannot be read, and may set CPUs of %s", u.spec.Name),
-				"run check on the host"))
+				"run check on the host")
 		}
 		for _, key := range keys {
-			if s := settings[key.name]; s.value != "" {
-				findings = append(findings, key.finding(u, s))
+			s := settings[key.name]
+			effect, remedy := "cpupoold overrides the line while it runs", "remove the line, or the unit from cpupoold's configuration"
+			if key.ofProcess {
+				effect, remedy = fmt.Sprintf("the unit uses only the %s of the line", key.resource), "remove the line"
+			}
+			if s.value != "" {
+				e.add(Warning, s.source, fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: %s", s.key, s.value, u.spec.Name, key.resource, effect), remedy)
 			}
 		}
 	}
-	return findings
 }
 
 // unitKey is a key of unit files that sets the same resource as cpupoold.
 type unitKey struct {
 	name, resource string
 	ofProcess      bool // systemd sets it for the process, not for the cgroup
-}
-
-func (k unitKey) finding(u unitFacts, s setting) Finding {
-	f := newFinding(Warning, s.source,
-		fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: cpupoold overrides the line while it runs",
-			s.key, s.value, u.spec.Name, k.resource),
-		"remove the line, or the unit from cpupoold's configuration")
-	if k.ofProcess {
-		f.Found = fmt.Sprintf("sets %s=%s, but cpupoold gives %s its %s: the unit uses only the %[4]s of the line",
-			s.key, s.value, u.spec.Name, k.resource)
-		f.Remedy = "remove the line"
-	}
-	return f
 }
 
 // unitSettings returns the last value of each key in a unit's files, and unreadable files.
@@ -181,23 +167,19 @@ func (e *evidence) unitSettings(u unitFacts) (settings map[string]setting, unrea
 }
 
 // checkUnitSlices reports units with CPUs that their slice lacks: the kernel accepts them.
-func checkUnitSlices(e *evidence) []Finding {
-	var findings []Finding
+func checkUnitSlices(e *evidence) {
 	for _, u := range e.units {
 		if !u.unit.Loaded() || u.unit.Path == "" {
 			continue
 		}
 		dir, has := e.effective(path.Dir(string(u.unit.Path)))
-		wanted := e.possibleCPUs(u.spec)
-		lacking := wanted.Difference(has)
-		if dir == "" || lacking.IsEmpty() {
-			continue
+		lacking := e.possibleCPUs(u.spec).Difference(has)
+		if dir != "" && !lacking.IsEmpty() {
+			e.add(Error, path.Join(cgroupRoot, dir, "cpuset.cpus.effective"),
+				fmt.Sprintf("is %s: %s in it can never run on CPUs %s", has, u.spec.Name, lacking),
+				"widen AllowedCPUs= of the slice, or give the unit its own slice (Slice=)")
 		}
-		findings = append(findings, newFinding(Error, path.Join(cgroupRoot, dir, "cpuset.cpus.effective"),
-			fmt.Sprintf("is %s: %s in it can never run on CPUs %s", has, u.spec.Name, lacking),
-			"widen AllowedCPUs= of the slice, or give the unit its own slice (Slice=)"))
 	}
-	return findings
 }
 
 func (e *evidence) possibleCPUs(u pools.UnitSpec) cpuset.Set {
