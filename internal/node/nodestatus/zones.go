@@ -74,31 +74,6 @@ func Zones(l *capacity.Layout, nodes []NUMANode, free cpuset.Set, guaranteed str
 	return zones
 }
 
-// JSON types of the API. The names of zones and attributes follow scheduler-plugins
-// (NodeResourceTopologyMatch).
-type (
-	attribute struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	}
-	zoneCost struct {
-		Name  string `json:"name"`
-		Value int    `json:"value"`
-	}
-	zoneResource struct {
-		Name        string `json:"name"`
-		Capacity    string `json:"capacity"`
-		Allocatable string `json:"allocatable"`
-		Available   string `json:"available"`
-	}
-	zoneObject struct {
-		Name      string         `json:"name"`
-		Type      string         `json:"type"`
-		Costs     []zoneCost     `json:"costs,omitempty"`
-		Resources []zoneResource `json:"resources,omitempty"`
-	}
-)
-
 // topologyAPI is the group and version of the objects, topologyPath their path.
 const (
 	topologyAPI  = "topology.node.k8s.io/v1alpha2"
@@ -106,44 +81,52 @@ const (
 )
 
 // manifest returns the object for server-side apply. memory holds bytes by zone and resource:
-// schedulers place no pod that requests memory on a zone without it.
+// schedulers place no pod that requests memory on a zone without it. The names of zones and attributes
+// follow scheduler-plugins (NodeResourceTopologyMatch).
 func (t *Topology) manifest(name, uid string, memory map[int]map[string]int64) []byte {
+	type fields = map[string]any
 	pods := fingerprint(t.Pods)
-	zones := make([]zoneObject, 0, len(t.Zones))
+	zones := make([]fields, 0, len(t.Zones))
 	for _, z := range t.Zones {
-		o := zoneObject{Name: zoneName(z.ID), Type: "Node"}
+		zone := fields{"name": zoneName(z.ID), "type": "Node"}
+		var costs, resources []fields
 		for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
-			o.Costs = append(o.Costs, zoneCost{zoneName(id), z.Distances[id]})
+			costs = append(costs, fields{"name": zoneName(id), "value": z.Distances[id]})
+		}
+		if len(costs) > 0 {
+			zone["costs"] = costs
+		}
+		add := func(resource, unit string, a ZoneAmounts) {
+			text := func(n int64) string { return strconv.FormatInt(n, 10) + unit }
+			resources = append(resources, fields{"name": resource, "capacity": text(a.Capacity), "allocatable": text(a.Allocatable), "available": text(a.Available)})
 		}
 		for _, resource := range slices.Sorted(maps.Keys(z.Resources)) {
-			amounts, unit := z.Resources[resource], ""
+			unit := ""
 			if resource == "cpu" {
 				unit = "m"
 			}
-			text := func(n int64) string { return strconv.FormatInt(n, 10) + unit }
-			o.Resources = append(o.Resources, zoneResource{resource, text(amounts.Capacity), text(amounts.Allocatable), text(amounts.Available)})
+			add(resource, unit, z.Resources[resource])
 		}
 		for _, resource := range slices.Sorted(maps.Keys(memory[z.ID])) {
-			text := strconv.FormatInt(memory[z.ID][resource], 10)
-			o.Resources = append(o.Resources, zoneResource{resource, text, text, text})
+			n := memory[z.ID][resource]
+			add(resource, "", ZoneAmounts{n, n, n})
 		}
-		zones = append(zones, o)
+		zone["resources"] = resources
+		zones = append(zones, zone)
 	}
-	return encode(map[string]any{
+	return encode(fields{
 		"apiVersion": topologyAPI,
 		"kind":       "NodeResourceTopology",
-		"metadata": map[string]any{
-			"name":        name,
-			"annotations": map[string]string{"topology.node.k8s.io/fingerprint": pods},
-			"ownerReferences": []map[string]string{
-				{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid},
-			},
+		"metadata": fields{
+			"name":            name,
+			"annotations":     fields{"topology.node.k8s.io/fingerprint": pods},
+			"ownerReferences": []fields{{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}},
 		},
-		"attributes": []attribute{
-			{"topologyManagerPolicy", t.Policy},
-			{"topologyManagerScope", "container"},
-			{"nodeTopologyPodsFingerprint", pods},
-			{"nodeTopologyPodsFingerprintMethod", "all"},
+		"attributes": []fields{
+			{"name": "topologyManagerPolicy", "value": t.Policy},
+			{"name": "topologyManagerScope", "value": "container"},
+			{"name": "nodeTopologyPodsFingerprint", "value": pods},
+			{"name": "nodeTopologyPodsFingerprintMethod", "value": "all"},
 		},
 		"zones": zones,
 	})
