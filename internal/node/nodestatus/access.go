@@ -121,20 +121,20 @@ func Kubeconfig(file string) (*Access, error) {
 			cluster, user = c.Context.Cluster, c.Context.User
 		}
 	}
-	decoded := func(what, path, encoded string) (source, error) {
+	var problems []error
+	decoded := func(what, path, encoded string) source {
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(file), path)
 		}
 		data, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
-			return source{}, fmt.Errorf("%s-data: %w", what, err)
+			problems = append(problems, fmt.Errorf("%s-data: %w", what, err))
 		}
 		if len(data) > 0 {
 			path = "" // data takes precedence, as in kubectl
 		}
-		return source{path, data}, nil
+		return source{path, data}
 	}
-	var problems []error
 	for _, c := range k.Clusters {
 		if c.Name != cluster {
 			continue
@@ -146,8 +146,7 @@ func Kubeconfig(file string) (*Access, error) {
 			problems = append(problems, errors.New("insecure-skip-tls-verify is not supported; name the certificate-authority"))
 		}
 		a.serverName = c.Cluster.ServerName
-		a.ca, err = decoded("certificate-authority", c.Cluster.CA, c.Cluster.CAData)
-		problems = append(problems, err)
+		a.ca = decoded("certificate-authority", c.Cluster.CA, c.Cluster.CAData)
 	}
 	for _, u := range k.Users {
 		if u.Name != user {
@@ -156,14 +155,11 @@ func Kubeconfig(file string) (*Access, error) {
 		if !u.User.Exec.IsZero() || !u.User.Provider.IsZero() || u.User.Username != "" {
 			problems = append(problems, errors.New("user has exec, auth-provider or username; only tokens and client certificates are supported"))
 		}
-		if a.token, err = decoded("token", u.User.TokenFile, ""); u.User.Token != "" {
+		if a.token = decoded("token", u.User.TokenFile, ""); u.User.Token != "" {
 			a.token = source{data: []byte(u.User.Token)}
 		}
-		problems = append(problems, err)
-		a.cert, err = decoded("client-certificate", u.User.Cert, u.User.CertData)
-		problems = append(problems, err)
-		a.key, err = decoded("client-key", u.User.Key, u.User.KeyData)
-		problems = append(problems, err)
+		a.cert = decoded("client-certificate", u.User.Cert, u.User.CertData)
+		a.key = decoded("client-key", u.User.Key, u.User.KeyData)
 	}
 	switch err := errors.Join(problems...); {
 	case err != nil:

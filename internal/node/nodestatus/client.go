@@ -189,6 +189,9 @@ func (c *client) exchange(ctx context.Context, method, path string, query url.Va
 
 // open sends a request. The caller closes the body. Other statuses than success are a *statusError.
 func (c *client) open(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (io.ReadCloser, error) {
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
 	target := *c.access.server
 	target.Path, target.RawQuery = target.Path+path, query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
@@ -219,10 +222,9 @@ func (c *client) open(ctx context.Context, method, path string, query url.Values
 	c.broken = c.broken || answer.StatusCode/100 == 5
 	defer func() { _ = answer.Body.Close() }()
 	failure := &statusError{}
-	if data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)); err == nil {
-		if json.Unmarshal(data, failure) != nil { // such as an HTML page of a proxy
-			failure = &statusError{}
-		}
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil || json.Unmarshal(data, failure) != nil { // such as an HTML page of a proxy
+		failure = &statusError{}
 	}
 	failure.Code = answer.StatusCode
 	failure.retryAfter = retryAfterHeader(answer.Header.Get("Retry-After"))

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/quantity"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -27,30 +26,14 @@ const maxMessage = 1000
 
 // wanted is the desired status of the Node.
 type wanted struct {
-	resources    map[string]int64 // thousandths of a CPU. nil changes no resource, an empty map removes all.
-	condition    *condition       // ready condition without its times; nil removes it.
-	heartbeat    time.Duration    // maximum age of the condition; zero means no limit.
-	pressure     *condition       // depletion condition; nil removes it, unless keepPressure is set
-	keepPressure bool
+	resources  map[string]int64  // thousandths of a CPU. nil changes no resource, an empty map removes all.
+	conditions []wantedCondition // others keep their state
 }
 
 type wantedCondition struct {
 	typ       string
-	condition *condition
-	heartbeat time.Duration
-}
-
-// conditions returns the desired conditions. Evictions depend on the age of a depletion.
-func (w *wanted) conditions() []wantedCondition {
-	all := []wantedCondition{{ConditionType, w.condition, w.heartbeat}}
-	if w.keepPressure {
-		return all
-	}
-	pressure := wantedCondition{PressureType, w.pressure, w.heartbeat}
-	if w.pressure != nil && w.pressure.Status == "True" {
-		pressure.heartbeat = pressureHeartbeat
-	}
-	return append(all, pressure)
+	condition *condition    // without its times; nil removes it
+	heartbeat time.Duration // maximum age; zero means no limit
 }
 
 // statusPatch returns the strategic merge patch of the status, or nil if nothing differs.
@@ -64,7 +47,7 @@ func (o *object) statusPatch(want wanted, names workload.Names, now time.Time) [
 		}
 	}
 	var conditions []any
-	for _, c := range want.conditions() {
+	for _, c := range want.conditions {
 		if change := o.conditionChange(c, now); change != nil {
 			conditions = append(conditions, change)
 		}
@@ -122,15 +105,14 @@ func (o *object) isOwnResource(name string, names workload.Names) bool {
 // conditionChange returns the entry of a patch for a condition, or nil.
 func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 	is := o.condition(want.typ)
-	if want.condition == nil {
-		if is == nil {
-			return nil
-		}
-		return deleteCondition(want.typ)
+	switch {
+	case want.condition == nil && is == nil:
+		return nil
+	case want.condition == nil:
+		return map[string]string{"$patch": "delete", "type": want.typ}
 	}
 	next := *want.condition
 	next.Type, next.Heartbeat, next.Transition = want.typ, now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
-	next.Message = layout.Clip(next.Message, maxMessage)
 	if is != nil && is.Status == next.Status {
 		next.Transition = is.Transition
 		// A heartbeat in the future was written before the clock was set back.
@@ -143,15 +125,11 @@ func (o *object) conditionChange(want wantedCondition, now time.Time) any {
 
 // conditionsDue returns the time of the next write of a condition, or zero.
 func (o *object) conditionsDue(want wanted) (due time.Time) {
-	for _, c := range want.conditions() {
-		is := o.condition(c.typ)
-		if c.condition == nil || is == nil {
-			continue
-		}
-		next := *c.condition
-		next.Message = layout.Clip(next.Message, maxMessage)
-		if limit, ages := next.maxAge(is, c.heartbeat); ages {
-			due = earlier(due, is.Heartbeat.Add(limit))
+	for _, c := range want.conditions {
+		if is := o.condition(c.typ); c.condition != nil && is != nil {
+			if limit, ages := c.condition.maxAge(is, c.heartbeat); ages {
+				due = earlier(due, is.Heartbeat.Add(limit))
+			}
 		}
 	}
 	return due
@@ -166,10 +144,6 @@ func (c *condition) maxAge(is *condition, heartbeat time.Duration) (limit time.D
 		return messageInterval, true
 	}
 	return heartbeat, heartbeat > 0
-}
-
-func deleteCondition(typ string) map[string]string {
-	return map[string]string{"$patch": "delete", "type": typ}
 }
 
 // taintsPatch replaces all taints, because they have no merge key. The resource version makes it
@@ -248,12 +222,11 @@ func (o *object) version() uint64 {
 
 // condition returns the condition of a type, or nil.
 func (o *object) condition(typ string) *condition {
-	for i := range o.Status.Conditions {
-		if o.Status.Conditions[i].Type == typ {
-			return &o.Status.Conditions[i]
-		}
+	i := slices.IndexFunc(o.Status.Conditions, func(c condition) bool { return c.Type == typ })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &o.Status.Conditions[i]
 }
 
 // maxConflicts is the maximum number of attempts while the Node changes.
@@ -290,7 +263,8 @@ func withdrawOnce(ctx context.Context, c *client, name string, names workload.Na
 	}
 	ours := is.resourceChanges(is.Status.Capacity, nil, names)
 	maps.Copy(ours, is.resourceChanges(is.Status.Allocatable, nil, names))
-	if patch := is.statusPatch(wanted{resources: map[string]int64{}}, names, time.Time{}); patch != nil {
+	nothing := wanted{resources: map[string]int64{}, conditions: []wantedCondition{{typ: ConditionType}, {typ: PressureType}}}
+	if patch := is.statusPatch(nothing, names, time.Time{}); patch != nil {
 		is = new(object)
 		if err := c.call(ctx, "PATCH", path(name, "/status"), strategicPatch, patch, is); err != nil {
 			return err

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/capacity"
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -238,18 +240,25 @@ func (r *Runner) wantedStatus(s *State) wanted {
 		}
 	}
 	if s.OnlyCondition {
-		w.resources, w.keepPressure = nil, true
+		w.resources = nil
 	}
+	ready := wantedCondition{typ: ConditionType, heartbeat: s.Heartbeat}
 	if c := s.Condition; c != nil {
-		w.condition, w.heartbeat = &condition{Status: "False", Reason: c.Reason, Message: c.Message}, s.Heartbeat
+		ready.condition = &condition{Status: "False", Reason: c.Reason, Message: layout.Clip(c.Message, maxMessage)}
 		if c.Ready {
-			w.condition.Status = "True"
+			ready.condition.Status = "True"
 		}
 	}
-	if d := s.Depletion; d == nil {
-		w.keepPressure = true
-	} else if d.Show {
-		w.pressure = r.pressure.condition(d)
+	w.conditions = append(w.conditions, ready)
+	if d := s.Depletion; d != nil && !s.OnlyCondition {
+		pressure := wantedCondition{typ: PressureType, heartbeat: s.Heartbeat}
+		if d.Show {
+			pressure.condition = r.pressure.condition(d)
+		}
+		if d.Show && r.pressure.depleted { // evictions depend on the age of the condition
+			pressure.heartbeat = pressureHeartbeat
+		}
+		w.conditions = append(w.conditions, pressure)
 	}
 	return w
 }
@@ -307,11 +316,8 @@ func (r *Runner) adjustPatchInterval(want wanted, now time.Time) {
 }
 
 func (r *Runner) patch(ctx context.Context, subresource, kind string, patch []byte) error {
-	err := r.client.connect()
 	result := new(object)
-	if err == nil {
-		err = r.client.call(ctx, "PATCH", path(r.Name, subresource), kind, patch, result)
-	}
+	err := r.client.call(ctx, "PATCH", path(r.Name, subresource), kind, patch, result)
 	switch {
 	case err == nil:
 		r.counts.Patches[telemetry.OK]++
@@ -339,11 +345,7 @@ func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 	if next == nil {
 		return later, nil
 	}
-	err := r.client.connect()
-	var name string
-	if err == nil {
-		name, err = r.client.writeEvent(ctx, next, r.Name, now)
-	}
+	name, err := r.client.writeEvent(ctx, next, r.Name, now)
 	status, answered := errors.AsType[*statusError](err)
 	switch {
 	case err == nil:
@@ -363,12 +365,13 @@ func (r *Runner) writeEvent(ctx context.Context) (time.Time, error) {
 
 // removeCondition removes the condition, also the one of a request without an answer.
 func (r *Runner) removeCondition() {
-	if r.node == nil || r.node.condition(ConditionType) == nil && r.lastWanted.condition == nil {
+	wasWanted := func(c wantedCondition) bool { return c.typ == ConditionType && c.condition != nil }
+	if r.node == nil || r.node.condition(ConditionType) == nil && !slices.ContainsFunc(r.lastWanted.conditions, wasWanted) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{deleteCondition(ConditionType)}}})
+	patch := encode(map[string]any{"status": map[string]any{"conditions": []any{map[string]string{"$patch": "delete", "type": ConditionType}}}})
 	if err := r.patch(ctx, "/status", strategicPatch, patch); err != nil {
 		r.Log.Warn("cannot remove condition of node", "node", r.Name, "condition", ConditionType, "error", err)
 	}

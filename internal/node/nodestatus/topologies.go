@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,10 +66,7 @@ func (r *Runner) withdrawTopology(ctx context.Context) error {
 	if !r.topology.mayExist {
 		return nil
 	}
-	err := r.client.connect()
-	if err == nil {
-		err = r.client.deleteTopology(ctx, r.Name)
-	}
+	err := r.client.deleteTopology(ctx, r.Name)
 	if err == nil {
 		r.topology.written, r.topology.mayExist = nil, false
 	}
@@ -137,21 +135,12 @@ func nodeMemory(sys fs.FS, id int) (map[string]int64, error) {
 		return nil, fmt.Errorf("memory of NUMA node %d: no MemTotal in %s/meminfo", id, dir)
 	}
 	all := map[string]int64{}
-	pages, err := fs.Glob(sys, dir+"/hugepages/hugepages-*kB")
-	if err != nil {
-		return nil, err
-	}
+	pages, _ := fs.Glob(sys, dir+"/hugepages/hugepages-*kB") // the pattern is valid
 	for _, page := range pages {
-		size, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(page, dir+"/hugepages/hugepages-"), "kB"), 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("huge pages of NUMA node %d: %w", id, err)
-		}
-		text, err := fs.ReadFile(sys, page+"/nr_hugepages")
-		if err != nil {
-			return nil, fmt.Errorf("huge pages of NUMA node %d: %w", id, err)
-		}
-		count, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
-		if err != nil {
+		size, sizeErr := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(page, dir+"/hugepages/hugepages-"), "kB"), 10, 32)
+		text, readErr := fs.ReadFile(sys, page+"/nr_hugepages")
+		count, countErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
+		if err := cmp.Or(sizeErr, readErr, countErr); err != nil {
 			return nil, fmt.Errorf("huge pages of NUMA node %d: %w", id, err)
 		}
 		all["hugepages-"+binarySize(size)] = count * size * 1024

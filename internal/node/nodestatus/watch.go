@@ -103,10 +103,7 @@ func (o Options) keepWatching(ctx context.Context, watch func(*client) error, fa
 	c, pause := o.client(), newBackoff(o.Limits.Pause)
 	for {
 		started := time.Now()
-		err := c.connect()
-		if err == nil {
-			err = watch(&c)
-		}
+		err := watch(&c)
 		if ctx.Err() != nil {
 			return
 		}
