@@ -44,8 +44,8 @@ type history struct {
 	seenCreated bool
 	// recovered is true after recovery has looked for exclusive CPUs of the container.
 	recovered bool
-	// stage is the state of the container. Container.State shows it.
-	stage stage
+	// starting is true after the runtime has asked to start the container: its cgroup exists.
+	starting bool
 	// placedElsewhere is true if another NRI plugin, or the kubelet, has given it CPUs.
 	placedElsewhere bool
 	// placing is the last placement by another CPU manager.
@@ -90,13 +90,12 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
 	if old := m.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
-			old.advance(stageOf(f.State))
+			old.advance(f.State)
 			old.added = m.clock
 			return
 		}
 		e.follow(old, f.asOf)
 	}
-	e.advance(stageOf(f.State))
 	e.added = m.clock
 	e.settle(f.home)
 	m.noteLost(e, f.lost)
@@ -113,6 +112,7 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 // follow takes over from an earlier report of the container what a report of asOf keeps.
 func (e *Container) follow(old *Container, asOf int) {
 	e.history = old.history
+	e.advance(old.Container.State)
 	e.keepTimes(old)
 	now, was := &e.Container, &old.Container
 	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
@@ -144,48 +144,8 @@ func (f *ContainerStatus) HasRecordOf(e *Container) bool {
 	return f.asOf == betweenUpdates || f.asOf >= e.recordedAt
 }
 
-// stage is the state of a container. It only goes forward.
-type stage int
-
-const (
-	unknown stage = iota
-	created
-	starting // the runtime has asked to start it: its cgroup exists
-	running
-	exited
-)
-
-// stageOf returns the earliest stage for which CRI reports the state.
-func stageOf(s cri.State) stage {
-	switch s {
-	case cri.Created:
-		return created
-	case cri.Running:
-		return running
-	case cri.Exited:
-		return exited
-	}
-	return unknown
-}
-
-// state returns the state that CRI reports for the stage.
-func (s stage) state() cri.State {
-	switch s {
-	case created, starting:
-		return cri.Created
-	case running:
-		return cri.Running
-	case exited:
-		return cri.Exited
-	}
-	return cri.Unknown
-}
-
-// advance moves the state of a container forward.
-func (e *Container) advance(s stage) {
-	e.stage = max(e.stage, s)
-	e.Container.State = e.stage.state()
-}
+// advance moves the state of a container forward. The values of states are in their order.
+func (e *Container) advance(s cri.State) { e.Container.State = max(e.Container.State, s) }
 
 // Record returns the values that the runtime and systemd would write again.
 func (e *Container) Record() cgroup.Current {

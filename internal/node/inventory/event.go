@@ -32,10 +32,10 @@ func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgrou
 				return "", id, "" // for the values that the runtime has recorded
 			}
 		case cri.ContainerStarted:
-			c.advance(running)
+			c.advance(cri.Running)
 			return "", "", c.Path
 		case cri.ContainerStopped:
-			c.advance(exited)
+			c.advance(cri.Exited)
 			if c.Container.FinishedAt.IsZero() {
 				c.Container.FinishedAt = e.At
 				c.end(e.At, m.now())

@@ -122,7 +122,8 @@ func (m *Inventory) MarkStarting(e *Container) {
 	m.clock++
 	e.added = m.clock
 	e.confirm()
-	e.advance(starting)
+	e.starting = true
+	e.advance(cri.Created)
 }
 
 // IsAsked reports whether the runtime waits for a reply before it creates the container.
@@ -132,7 +133,7 @@ func (e *Container) IsAsked() bool { return e.presence == asked }
 // may be nil. A write to the cgroup would be lost, or would replace one of the OCI
 // runtime. With NRI the runtime asks before the first process runs in the cgroup.
 func (m *Inventory) IsBeingMade(e *Container) bool {
-	return m.hasNRI && e != nil && e.stage == created
+	return m.hasNRI && e != nil && e.Container.State == cri.Created && !e.starting
 }
 
 // DropMissing drops the objects that only NRI has reported and that are not in there.

@@ -74,7 +74,7 @@ func (m *Inventory) mergeContainer(c ContainerStatus, asOf int, seen map[string]
 			m.containers[c.ID].FoundBy(telemetry.WayResync)
 		}
 	case old != nil:
-		old.advance(stageOf(c.State))
+		old.advance(c.State)
 		old.confirm()
 	}
 }

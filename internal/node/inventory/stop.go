@@ -55,7 +55,7 @@ func (e *Container) NoteStop(err error, retry time.Time) {
 		e.stop.retry = retry
 		return
 	}
-	e.advance(exited)
+	e.advance(cri.Exited)
 }
 
 // NextStop returns the earliest time for the next attempt to stop the container, and
