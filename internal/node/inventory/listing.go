@@ -162,7 +162,10 @@ func listObjects(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	if h.Runtime == nil {
 		return Listing{}
 	}
-	pods, containers, err := listWithin(ctx, h, q.listTimeout)
+	// A runtime that hangs does not answer within a limit shorter than the one for the details of all objects.
+	listing, cancelListing := context.WithTimeout(ctx, q.listTimeout)
+	defer cancelListing()
+	pods, containers, err := h.Runtime.List(listing)
 	if err != nil {
 		return Listing{Err: err}
 	}
@@ -184,44 +187,32 @@ func listObjects(ctx context.Context, h *hostenv.Host, q Query) Listing {
 		l.containers = append(l.containers, ContainerStatus{Container: c})
 		return true
 	})
-	forEach(len(l.pods), func(i int) { l.pods[i] = describePod(ctx, h, l.pods[i].Pod) })
-	forEach(len(l.containers), func(i int) { l.containers[i] = describeContainer(ctx, h, l.containers[i].Container) })
+	forEach(len(l.pods), func(i int) {
+		f := fetchPod(ctx, h, l.pods[i].ID, hostenv.CallTimeout)
+		if f.Err != nil {
+			f = PodStatus{Pod: l.pods[i].Pod, Partial: unlessRemoved(f.Err)}
+		}
+		l.pods[i] = f
+	})
+	forEach(len(l.containers), func(i int) {
+		f := fetchContainer(ctx, h, l.containers[i].ID, hostenv.CallTimeout)
+		if f.Err != nil {
+			f = ContainerStatus{Container: l.containers[i].Container, Partial: unlessRemoved(f.Err)}
+		}
+		f.PodID = cmp.Or(f.PodID, l.containers[i].PodID)
+		l.containers[i] = f
+	})
 	l.fetchUnlisted(ctx, h)
 	l.locate(h.Cgroups)
 	return l
 }
 
-// listWithin asks the runtime for its lists. A runtime that hangs does not answer within
-// the limit, which is shorter than the one for the details of all objects.
-func listWithin(ctx context.Context, h *hostenv.Host, limit time.Duration) ([]cri.Pod, []cri.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return h.Runtime.List(ctx)
-}
-
-// describePod fetches the details of a listed pod.
-func describePod(ctx context.Context, h *hostenv.Host, p cri.Pod) PodStatus {
-	f := fetchPod(ctx, h, p.ID, hostenv.CallTimeout)
-	switch {
-	case f.Err == nil:
-		return f
-	case errors.Is(f.Err, cri.ErrNotFound): // removed since
-		return PodStatus{Pod: p}
+// unlessRemoved returns nil for an object that was removed since the listing.
+func unlessRemoved(err error) error {
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil
 	}
-	return PodStatus{Pod: p, Partial: f.Err}
-}
-
-// describeContainer fetches the details of a listed container.
-func describeContainer(ctx context.Context, h *hostenv.Host, c cri.Container) ContainerStatus {
-	f := fetchContainer(ctx, h, c.ID, hostenv.CallTimeout)
-	switch {
-	case f.Err == nil:
-		f.PodID = cmp.Or(f.PodID, c.PodID)
-		return f
-	case errors.Is(f.Err, cri.ErrNotFound): // removed since
-		return ContainerStatus{Container: c}
-	}
-	return ContainerStatus{Container: c, Partial: f.Err}
+	return err
 }
 
 // fetchUnlisted fetches the sandboxes that the runtime does not list although it lists
@@ -252,23 +243,17 @@ func (l *Listing) fetchUnlisted(ctx context.Context, h *hostenv.Host) {
 }
 
 // failures returns the errors of the objects without details.
-func (l *Listing) failures() []error {
-	var all []error
-	add := func(err error) {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
+func (l *Listing) failures() (all []error) {
 	for i := range l.Units {
-		add(l.Units[i].Err)
+		all = append(all, l.Units[i].Err)
 	}
 	for i := range l.pods {
-		add(l.pods[i].Partial)
+		all = append(all, l.pods[i].Partial)
 	}
 	for i := range l.containers {
-		add(l.containers[i].Partial)
+		all = append(all, l.containers[i].Partial)
 	}
-	return all
+	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
 }
 
 // locate finds the cgroups that the runtime does not report. Their names contain the UID
@@ -290,14 +275,11 @@ func (l *Listing) locate(fs *cgroup.FS) {
 	}
 	found, _ := findCgroups(fs, ids) // after an error the other cgroups stay unknown
 	for i := range l.pods {
-		if p := &l.pods[i]; p.isLost() {
-			p.foundSlice, p.foundPause = found.pods[p.UID], found.containers[p.ID]
-		}
+		p := &l.pods[i]
+		p.foundSlice, p.foundPause = found.pods[p.UID], found.containers[p.ID]
 	}
 	for i := range l.containers {
-		if c := &l.containers[i]; c.isLost() {
-			c.found = found.containers[c.ID]
-		}
+		l.containers[i].found = found.containers[l.containers[i].ID]
 	}
 }
 

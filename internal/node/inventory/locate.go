@@ -21,7 +21,7 @@ func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
 	return found, found.find(fs, "", ids)
 }
 
-// find adds the cgroups below p.
+// find adds the cgroups below p whose names show a pod, or a container of ids.
 func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 	children, err := fs.Children(p)
 	if err != nil {
@@ -29,7 +29,15 @@ func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 	}
 	_, _, inPod := cgroup.PodOf(p)
 	for _, child := range children {
-		f.add(child, ids)
+		if uid, _, ok := cgroup.PodOf(child); ok && f.pods[uid] == "" {
+			f.pods[uid] = child // its children come later
+		}
+		name := strings.TrimSuffix(child.Base(), ".scope")
+		for _, id := range ids {
+			if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && f.containers[id] == "" {
+				f.containers[id] = child
+			}
+		}
 		if inPod {
 			continue
 		}
@@ -38,19 +46,6 @@ func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 		}
 	}
 	return nil
-}
-
-// add adds a cgroup whose name shows a pod, or a container of ids.
-func (f *foundCgroups) add(p cgroup.Path, ids []string) {
-	if uid, _, ok := cgroup.PodOf(p); ok && f.pods[uid] == "" {
-		f.pods[uid] = p // its children come later
-	}
-	name := strings.TrimSuffix(p.Base(), ".scope")
-	for _, id := range ids {
-		if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && f.containers[id] == "" {
-			f.containers[id] = p
-		}
-	}
 }
 
 // IDAt returns the container id in the name of a pod's cgroup p, or "". All runtimes of the

@@ -28,13 +28,17 @@ func (m *Inventory) Problems() []pools.Problem {
 	}
 	for _, id := range sortedWhere(m.containers, func(e *Container) bool { return e.err != nil }) {
 		e := m.containers[id]
-		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeUnread, Text: e.err.Error()}}
-		if pod := m.PodOf(e); pod != nil {
-			p.PodUID, p.Pod = pod.UID, pod.Name()
-		}
-		all = append(all, p)
+		all = append(all, m.problemOf(e, codeUnread, e.err.Error()))
 	}
 	return all
+}
+
+func (m *Inventory) problemOf(e *Container, code pools.Code, text string) pools.Problem {
+	p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: code, Text: text}}
+	if pod := m.PodOf(e); pod != nil {
+		p.PodUID, p.Pod = pod.UID, pod.Name()
+	}
+	return p
 }
 
 // codeSharedCPUs is the code of containers to which CRI-O would add foreign CPUs.
@@ -48,18 +52,13 @@ func (m *Inventory) RecordProblems(targets []cgroup.Target) []pools.Problem {
 	for i := range targets {
 		t := &targets[i]
 		e := m.containers[t.Container]
-		if !t.NoCRI || e == nil {
-			continue
+		if t.NoCRI && e != nil {
+			all = append(all, m.problemOf(e, codeSharedCPUs, fmt.Sprintf(
+				"the container's environment has %s=%.*q, which cpupoold has not set; CRI-O adds these CPUs to the container with each update. "+
+					"The daemon keeps the container on CPUs %s, and does not record them with CRI-O. "+
+					"Remove the variable from pod and image, or enable NRI, then create the pod again",
+				cri.SharedCPUsVariable, longest, e.Container.SharedCPUs, t.CPUs)))
 		}
-		p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: codeSharedCPUs, Text: fmt.Sprintf(
-			"the container's environment has %s=%.*q, which cpupoold has not set; CRI-O adds these CPUs to the container with each update. "+
-				"The daemon keeps the container on CPUs %s, and does not record them with CRI-O. "+
-				"Remove the variable from pod and image, or enable NRI, then create the pod again",
-			cri.SharedCPUsVariable, longest, e.Container.SharedCPUs, t.CPUs)}}
-		if pod := m.PodOf(e); pod != nil {
-			p.PodUID, p.Pod = pod.UID, pod.Name()
-		}
-		all = append(all, p)
 	}
 	return all
 }
