@@ -218,8 +218,13 @@ func (j *evaluation) scores(found []Finding, works []KernelWork) []Score {
 			}
 			if at.Exclusive && !at.PodPool && at.PoolName == p.PoolName {
 				o := j.score(Score{PoolName: at.PoolName, Pod: at.Pod, Name: at.Name, CPUs: at.CPUs}, found, works)
-				used, known := j.Usage[at.Cgroup]
-				o.setUnseen(j.Times, seconds(used), known && at.Mixed.IsEmpty()) // the cgroup's time includes time on shared CPUs
+				if used, known := j.Usage[at.Cgroup]; known && at.Mixed.IsEmpty() { // the cgroup's time includes time on shared CPUs
+					busy := 0.0
+					for cpu := range o.CPUs.All() {
+						busy += seconds(j.Times[cpu].Tasks)
+					}
+					o.Unseen = max(0, busy-seconds(used)-o.Others-o.Kernel)
+				}
 				owners = append(owners, o)
 			}
 		}
@@ -284,18 +289,6 @@ func (j *evaluation) score(s Score, found []Finding, works []KernelWork) Score {
 		s.Score = &value
 	}
 	return s
-}
-
-// setUnseen sets the CPU time of tasks on the owner's CPUs that no scan has seen.
-func (s *Score) setUnseen(times map[int]Times, used float64, known bool) {
-	if !known {
-		return
-	}
-	var busy float64
-	for cpu := range s.CPUs.All() {
-		busy += seconds(times[cpu].Tasks)
-	}
-	s.Unseen = max(0, busy-used-s.Others-s.Kernel)
 }
 
 func seconds(ns uint64) float64 { return float64(ns) / 1e9 }

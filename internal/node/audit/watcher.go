@@ -69,7 +69,7 @@ func NewWatcher(proc fs.FS, affinity func(tid int) (cpuset.Set, error), usage fu
 // during the scan are skipped. Scan returns an error if proc shows no task at all.
 func (w *Watcher) Scan(o Ownership, at uint64) error {
 	x := newIndex(o)
-	text, err := w.load("uptime")
+	text, err := w.load("uptime", false)
 	if err != nil {
 		return fmt.Errorf("read uptime: %w", err)
 	}
@@ -104,7 +104,7 @@ func (w *Watcher) Scan(o Ownership, at uint64) error {
 
 func (w *Watcher) process(x *index, pid int) {
 	dir := strconv.Itoa(pid)
-	text, err := w.readShort(dir + "/cgroup")
+	text, err := w.read(dir + "/cgroup")
 	if err != nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (w *Watcher) note(pid int, leader, cgroup string, r Reading, allowed cpuset
 
 // reading prefers the exact time of schedstat to the 10 ms units of stat.
 func (w *Watcher) reading(dir string) (Reading, error) {
-	text, err := w.readShort(dir + "/stat")
+	text, err := w.read(dir + "/stat")
 	if err != nil {
 		return Reading{}, err
 	}
@@ -195,7 +195,7 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 		w.noteError(dir+"/stat", err)
 		return Reading{}, err
 	}
-	text, err = w.loadShort(dir + "/schedstat")
+	text, err = w.load(dir+"/schedstat", false)
 	if err != nil {
 		return r, nil //nolint:nilerr // a kernel without CONFIG_SCHED_INFO, or the task has ended: stat suffices
 	}
@@ -207,54 +207,35 @@ func (w *Watcher) reading(dir string) (Reading, error) {
 	return r, nil
 }
 
-// read is like load, and records errors.
+// read reads a file that the kernel prints in one piece, and records errors.
 func (w *Watcher) read(name string) ([]byte, error) {
-	text, err := w.load(name)
+	text, err := w.load(name, false)
 	if err != nil {
 		w.noteError(name, err)
 	}
 	return text, err
 }
 
-// readShort is like loadShort, and records errors.
-func (w *Watcher) readShort(name string) ([]byte, error) {
-	text, err := w.loadShort(name)
-	if err != nil {
-		w.noteError(name, err)
-	}
-	return text, err
-}
-
-// loadShort is load for a file that the kernel prints in one piece. It does not read the end of a short file.
-func (w *Watcher) loadShort(name string) ([]byte, error) {
+// load reads a file. The text is valid until the next call. Unless the kernel prints the file in several
+// pieces, load does not read the end of a short one.
+func (w *Watcher) load(name string, inPieces bool) ([]byte, error) {
 	f, err := w.proc.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
 	w.text.Reset()
-	w.text.Grow(shortFile)
-	piece := w.text.AvailableBuffer()[:shortFile]
-	n, err := f.Read(piece)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	if !inPieces {
+		w.text.Grow(shortFile)
+		piece := w.text.AvailableBuffer()[:shortFile]
+		n, err := f.Read(piece)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if w.text.Write(piece[:n]); n < shortFile {
+			return w.text.Bytes(), nil
+		}
 	}
-	w.text.Write(piece[:n])
-	if n == shortFile {
-		_, err = w.text.ReadFrom(f)
-		return w.text.Bytes(), err
-	}
-	return w.text.Bytes(), nil
-}
-
-// load reads a file. The text is valid until the next call.
-func (w *Watcher) load(name string) ([]byte, error) {
-	f, err := w.proc.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	w.text.Reset()
 	_, err = w.text.ReadFrom(f)
 	return w.text.Bytes(), err
 }
@@ -273,11 +254,11 @@ func (w *Watcher) noteError(name string, err error) {
 
 // parsed reads and parses a file, and records errors.
 func parsed[T any](w *Watcher, name string, parse func([]byte) (T, error)) (v T) {
-	text, err := w.read(name)
-	if err != nil {
-		return v
+	text, err := w.load(name, true)
+	if err == nil {
+		v, err = parse(text)
 	}
-	if v, err = parse(text); err != nil {
+	if err != nil {
 		w.noteError(name, err)
 	}
 	return v
@@ -341,7 +322,7 @@ func (w *Watcher) irqAffinity() map[string]cpuset.Set {
 			continue
 		}
 		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			text, err := w.load("irq/" + l.Name + "/" + file)
+			text, err := w.load("irq/"+l.Name+"/"+file, false)
 			if err != nil {
 				continue
 			}
