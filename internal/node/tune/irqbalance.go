@@ -155,22 +155,17 @@ func (b *Balancer) socket(pid int) string {
 func (b *Balancer) query(ctx context.Context, pid int, message string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, balancerTimeout)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "unix", b.socket(pid))
+	conn, err := new(net.Dialer).DialUnix(ctx, "unix", nil, &net.UnixAddr{Name: b.socket(pid), Net: "unix"})
 	if isGone(err) {
 		return "", ErrNoSocket
 	}
 	if err != nil {
 		return "", fmt.Errorf("irqbalance: %w", err)
 	}
-	defer c.Close() //nolint:errcheck // all data is sent
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		return "", errors.New("irqbalance: connection is not a Unix socket")
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return "", fmt.Errorf("irqbalance: %w", err)
-		}
+	defer conn.Close() //nolint:errcheck // all data is sent
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", fmt.Errorf("irqbalance: %w", err)
 	}
 	credentials := unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid()), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())}) //nolint:gosec // types of the kernel
 	if _, _, err := conn.WriteMsgUnix([]byte(message), credentials, nil); err != nil {

@@ -3,6 +3,7 @@ package tune
 import (
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -69,22 +70,22 @@ func FuzzParseBanned(f *testing.F) {
 
 // FuzzDecodeUndo checks that decoded data is the same after encoding and decoding.
 func FuzzDecodeUndo(f *testing.F) {
-	good, err := encodeUndo(undoData{BootID: "b", Records: []Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}})
+	good, err := durable.Encode(undoVersion, undoData{BootID: "b", Records: []Record{{Knob: Knob{IRQ, "24"}, Original: "0-7", Wrote: "0-3"}}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
 	f.Add([]byte(`{"version":1,"data":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := decodeUndo(b)
-		if err != nil {
+		var d, d2 undoData
+		if durable.Decode(b, undoVersion, undoVersion, &d) != nil {
 			return
 		}
-		again, err := encodeUndo(d)
+		again, err := durable.Encode(undoVersion, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d2, err := decodeUndo(again); err != nil || len(d2.Records) != len(d.Records) || d2.BootID != d.BootID {
+		if err := durable.Decode(again, undoVersion, undoVersion, &d2); err != nil || len(d2.Records) != len(d.Records) || d2.BootID != d.BootID {
 			t.Fatalf("round trip: %+v, %v; want %+v", d2, err, d)
 		}
 	})

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -170,29 +171,19 @@ func (p *planner) baseOfNewIRQ(o Observed, now cpuset.Set) cpuset.Set {
 
 // baseOf returns the mask without the daemon. It reports whether there was an external write.
 func (p *planner) baseOf(r Record, now cpuset.Set) (base cpuset.Set, foreign bool, err error) {
-	original, err := p.parse(r.Kind, r.Original)
-	if err != nil {
-		return base, false, fmt.Errorf("undo record: %w", err)
-	}
-	wrote, err := p.parse(r.Kind, r.Wrote)
-	if err != nil {
-		return base, false, fmt.Errorf("undo record: %w", err)
-	}
-	removed := original.Difference(wrote)
+	original, originalErr := p.parse(r.Kind, r.Original)
+	wrote, wroteErr := p.parse(r.Kind, r.Wrote)
+	before, beforeErr := wrote, error(nil)
 	if r.Before != "" {
-		before, err := p.parse(r.Kind, r.Before)
-		if err != nil {
-			return base, false, fmt.Errorf("undo record: %w", err)
-		}
-		if now.Equal(before) {
-			return original, false, nil
-		}
-		removed = removed.Union(original.Difference(before))
+		before, beforeErr = p.parse(r.Kind, r.Before)
 	}
-	if now.Equal(wrote) {
+	if err := cmp.Or(originalErr, wroteErr, beforeErr); err != nil {
+		return base, false, fmt.Errorf("undo record: %w", err)
+	}
+	if now.Equal(before) || now.Equal(wrote) {
 		return original, false, nil
 	}
-	return now.Union(removed), true, nil
+	return now.Union(original.Difference(wrote), original.Difference(before)), true, nil
 }
 
 // parse returns the CPUs that a value permits. For irqbalance it inverts the banned CPUs.

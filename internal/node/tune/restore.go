@@ -60,7 +60,7 @@ func Restore(ctx context.Context, o Restoring, dryRun bool) (Report, error) {
 	case Lost:
 		r.Note = loadErr.Error() + ": the kernel's defaults replace the recorded values"
 	case Known: // errors of other sources do not matter, because the daemon changed none of their knobs
-		o.Sources = slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, Desired{}, records) })
+		o.Sources = needed(o.Sources, Desired{}, records)
 	}
 	seen, unread, readErr := readAll(ctx, o.Sources)
 	if state == Lost {
@@ -86,8 +86,7 @@ func writeAll(ctx context.Context, sources []Source, changes []Change) (failed m
 		left := changes
 		changes, failed = nil, make(map[Knob]error)
 		for _, c := range left {
-			i := slices.IndexFunc(sources, func(s Source) bool { return slices.Contains(s.Kinds(), c.Kind) })
-			if err := sources[i].Write(ctx, c.Knob, c.To); err != nil && !isGone(err) {
+			if err := write(ctx, sources, c); err != nil && !isGone(err) {
 				failed[c.Knob] = err
 				changes = append(changes, c)
 			}
@@ -155,8 +154,7 @@ func (r *Report) compare(changes []Change, after []Observed, records []Record, f
 // Preview returns the first decision that a Tuner would make with the present undo record.
 func Preview(ctx context.Context, o Restoring, w Desired) (Decision, error) {
 	records, state, err := o.Undo.Load()
-	sources := slices.DeleteFunc(slices.Clone(o.Sources), func(s Source) bool { return !isNeeded(s, w, records) })
-	seen, unread, readErr := readAll(ctx, sources)
+	seen, unread, readErr := readAll(ctx, needed(o.Sources, w, records))
 	if state == Lost {
 		records = Presume(seen, o.Exclusive, o.Machine)
 	}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +36,7 @@ type Tuner struct {
 	wake chan struct{}
 	view atomic.Pointer[View]
 
-	mu        sync.Mutex // guards requested
-	requested *request
+	requested atomic.Pointer[request]
 
 	// The fields below belong to the goroutine of Run.
 	loaded      bool
@@ -126,12 +124,8 @@ func New(o Options) *Tuner {
 // exclusive. [Presume] uses them after the loss of the undo record. Set does not block, and
 // any goroutine may call it.
 func (t *Tuner) Set(w Desired, m Machine, exclusive cpuset.Set) {
-	t.mu.Lock()
-	before := t.requested
 	next := &request{w, m, exclusive}
-	t.requested = next
-	t.mu.Unlock()
-	if before != nil && before.equal(next) {
+	if before := t.requested.Swap(next); before != nil && before.equal(next) {
 		return
 	}
 	select {
@@ -166,9 +160,7 @@ func (t *Tuner) Run(ctx context.Context) {
 
 // pass reads, plans, saves records, writes and reads again. again requests a pass after Period.
 func (t *Tuner) pass(ctx context.Context) (again bool) {
-	t.mu.Lock()
-	t.settings = *t.requested
-	t.mu.Unlock()
+	t.settings = *t.requested.Load()
 	v := &View{Desired: t.settings.desired}
 	defer t.publish(v)
 	t.load(v)
@@ -248,10 +240,10 @@ func (t *Tuner) save() error {
 
 // read reads the needed sources. unread holds the kinds of failed sources.
 func (t *Tuner) read(ctx context.Context) (seen []Observed, unread []Kind, err error) {
-	sources := slices.DeleteFunc(slices.Clone(t.o.Sources), func(s Source) bool {
-		return t.state != Lost && !isNeeded(s, t.settings.desired, t.records)
-	})
-	return readAll(ctx, sources)
+	if t.state == Lost {
+		return readAll(ctx, t.o.Sources)
+	}
+	return readAll(ctx, needed(t.o.Sources, t.settings.desired, t.records))
 }
 
 func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []Kind, err error) {
@@ -267,18 +259,20 @@ func readAll(ctx context.Context, sources []Source) (seen []Observed, unread []K
 	return seen, unread, errors.Join(errs...)
 }
 
-// isNeeded reports whether knobs of a source have desired values or records.
-func isNeeded(s Source, w Desired, records []Record) bool {
-	return slices.ContainsFunc(s.Kinds(), func(k Kind) bool {
-		if k.isMask() && !w.excluded(k).IsEmpty() || slices.ContainsFunc(records, func(r Record) bool { return r.Kind == k }) {
-			return true
-		}
-		for knob := range w.Values {
-			if knob.Kind == k {
-				return true
-			}
-		}
-		return false
+// needed returns the sources with knobs that have desired values or records.
+func needed(all []Source, w Desired, records []Record) []Source {
+	kinds := make(map[Kind]bool)
+	for _, k := range maskKinds() {
+		kinds[k] = !w.excluded(k).IsEmpty()
+	}
+	for knob := range w.Values {
+		kinds[knob.Kind] = true
+	}
+	for _, r := range records {
+		kinds[r.Kind] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s Source) bool {
+		return !slices.ContainsFunc(s.Kinds(), func(k Kind) bool { return kinds[k] })
 	})
 }
 
@@ -344,7 +338,7 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 		if (c.Foreign || t.isOverwritten(c)) && !c.Back && t.noteExternalWrite(c, now) {
 			continue
 		}
-		err := t.source(c.Kind).Write(ctx, c.Knob, c.To)
+		err := write(ctx, t.o.Sources, c)
 		switch {
 		case err == nil:
 			delete(t.refused, c.Knob)
@@ -368,9 +362,9 @@ func (t *Tuner) write(ctx context.Context, changes []Change, now time.Time) (mad
 	return made
 }
 
-func (t *Tuner) source(k Kind) Source {
-	i := slices.IndexFunc(t.o.Sources, func(s Source) bool { return slices.Contains(s.Kinds(), k) })
-	return t.o.Sources[i] // one of them has read the knob
+func write(ctx context.Context, sources []Source, c Change) error {
+	i := slices.IndexFunc(sources, func(s Source) bool { return slices.Contains(s.Kinds(), c.Kind) })
+	return sources[i].Write(ctx, c.Knob, c.To) // one of them has read the knob
 }
 
 // isOverwritten detects a process that overwrites a repair before the daemon reads it back.

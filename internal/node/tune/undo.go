@@ -46,20 +46,6 @@ type undoData struct {
 	Records []Record `json:"records"`
 }
 
-var errDamaged = errors.New("undo record of host settings is damaged")
-
-// encodeUndo returns equal bytes for equal records.
-func encodeUndo(d undoData) ([]byte, error) { return durable.Encode(undoVersion, d) }
-
-// decodeUndo returns errDamaged for any input that encodeUndo does not return.
-func decodeUndo(b []byte) (undoData, error) {
-	var d undoData
-	if err := durable.Decode(b, undoVersion, undoVersion, &d); err != nil {
-		return undoData{}, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return d, nil
-}
-
 func (u Undo) mark() durable.Mark { return durable.Mark{Name: u.Mark, BootID: u.BootID} }
 
 // Load returns the records and their state. With the state Lost, the error is the reason.
@@ -74,10 +60,11 @@ func (u Undo) Load() ([]Record, State, error) {
 	case err != nil:
 		return nil, Lost, fmt.Errorf("read %s: %w", u.File, err)
 	}
-	d, err := decodeUndo(b)
+	var d undoData
+	err = durable.Decode(b, undoVersion, undoVersion, &d)
 	switch {
 	case err != nil:
-		return nil, Lost, fmt.Errorf("%s: %w", u.File, err)
+		return nil, Lost, fmt.Errorf("%s: undo record of host settings is damaged: %w", u.File, err)
 	case d.BootID != u.BootID:
 		return nil, EarlierBoot, nil
 	case len(d.Records) == 0:
@@ -93,7 +80,7 @@ func (u Undo) Save(records []Record) error {
 		// The mark is removed first, because a mark without a file means that the record is lost.
 		return errors.Join(u.mark().Remove(), durable.Remove(u.File))
 	}
-	b, err := encodeUndo(undoData{BootID: u.BootID, Records: records})
+	b, err := durable.Encode(undoVersion, undoData{BootID: u.BootID, Records: records})
 	if err != nil {
 		return fmt.Errorf("encode undo record: %w", err)
 	}
