@@ -155,77 +155,61 @@ func logAttributes() *regexp.Regexp {
 
 // AddLog adds the names in log records.
 func (r *Redactor) AddLog(text string) {
+	add := map[string]func(string){
+		"pod": r.addPod, "claim": r.addClaim, "unit": r.AddUnit, "cgroup": r.addCgroup,
+		"namespace": r.adder(Namespace), "node": r.adder(Host), "image": r.adder(Image),
+		"container": func(name string) {
+			if strings.Contains(name, "/") {
+				r.addOwner(name)
+			} else {
+				r.Add(Container, name)
+			}
+		},
+	}
 	for _, m := range logAttributes().FindAllStringSubmatch(text, -1) {
 		value := m[2]
 		if plain, err := strconv.Unquote(value); err == nil {
 			value = plain
 		}
-		switch m[1] {
-		case "pod":
-			r.addPod(value)
-		case "container":
-			if strings.Contains(value, "/") {
-				r.addOwner(value)
-			} else {
-				r.Add(Container, value)
-			}
-		case "namespace":
-			r.Add(Namespace, value)
-		case "claim":
-			r.addClaim(value)
-		case "node":
-			r.Add(Host, value)
-		case "image":
-			r.Add(Image, value)
-		case "unit":
-			r.AddUnit(value)
-		case "cgroup":
-			r.addCgroup(value)
-		}
+		add[m[1]](value)
 	}
 	r.AddText(text)
 }
 
+func (r *Redactor) adder(k Kind) func(string) { return func(name string) { r.Add(k, name) } }
+
 // textPattern matches names in lines with a hint: a fixed text is found much faster.
 type textPattern struct {
-	kind  Kind
+	add   func(string)
 	hints []string
 	name  *regexp.Regexp
 }
 
 // textPatterns match messages of cpupoold and of the Go resolver.
-func textPatterns() []textPattern {
+func (r *Redactor) textPatterns() []textPattern {
 	return []textPattern{
-		{Pod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},
-		{Container, []string{", container "}, regexp.MustCompile(`\bpod [a-z0-9.-]+/[a-z0-9.-]+, container ([a-z0-9.-]+)`)},
-		{Claim, []string{"claim "}, regexp.MustCompile(`\bclaim ([a-z0-9.-]+/[a-z0-9.-]+)`)},
-		{Profile, []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
-		{Drop, []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},
-		{Section, []string{"workloads.", "runtimes."}, regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`)},
-		{Unit, []string{", cgroup "}, regexp.MustCompile(`, cgroup [\\"]*system\.slice/([A-Za-z0-9@_.\\-]+\.service)`)},
-		{Host, []string{"http://", "https://", "lookup "}, regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`)},
+		{r.addPod, []string{"pod "}, regexp.MustCompile(`\bpod ([a-z0-9.-]+/[a-z0-9.-]+)`)},
+		{r.adder(Container), []string{", container "}, regexp.MustCompile(`\bpod [a-z0-9.-]+/[a-z0-9.-]+, container ([a-z0-9.-]+)`)},
+		{r.addClaim, []string{"claim "}, regexp.MustCompile(`\bclaim ([a-z0-9.-]+/[a-z0-9.-]+)`)},
+		{r.adder(Profile), []string{"/active_profile: "}, regexp.MustCompile(`/active_profile: ([A-Za-z0-9_.@-]+)`)},
+		{r.adder(Drop), []string{".d/"}, regexp.MustCompile(`\.d/([A-Za-z0-9_.@-]+)`)},
+		{r.adder(Section), []string{"workloads.", "runtimes."}, regexp.MustCompile(`\b(?:workloads|runtimes)\.([A-Za-z0-9_-]+)`)},
+		// The unit can have ended, so that no tree of cgroups has it.
+		{r.addCgroup, []string{", cgroup "}, regexp.MustCompile(`, cgroup [\\"]*system\.slice/([A-Za-z0-9@_.\\-]+\.service)`)},
+		{r.adder(Host), []string{"http://", "https://", "lookup "}, regexp.MustCompile(`(?:https?://|\blookup )([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)`)},
 	}
 }
 
 // AddText adds the names in messages of cpupoold, such as the findings of check.
 func (r *Redactor) AddText(text string) {
-	patterns := textPatterns()
+	patterns := r.textPatterns()
 	for line := range strings.Lines(text) {
 		for _, p := range patterns {
 			if !slices.ContainsFunc(p.hints, func(hint string) bool { return strings.Contains(line, hint) }) {
 				continue
 			}
 			for _, m := range p.name.FindAllStringSubmatch(line, -1) {
-				switch p.kind {
-				case Pod:
-					r.addPod(m[1])
-				case Claim:
-					r.addClaim(m[1])
-				case Unit: // it can have ended, so that no tree of cgroups has it
-					r.addCgroup(m[1])
-				default:
-					r.Add(p.kind, m[1])
-				}
+				p.add(m[1])
 			}
 		}
 	}

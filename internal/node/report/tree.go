@@ -38,7 +38,13 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 		case n == maxCgroups:
 			return fmt.Errorf("there are more than %d cgroups", maxCgroups)
 		}
-		line, err := json.Marshal(read(tree, name))
+		at := map[string]string{"cgroup": name}
+		for _, file := range cpuFiles() {
+			if data, err := fs.ReadFile(tree, path.Join(name, file)); err == nil {
+				at[file] = strings.TrimSpace(string(data))
+			}
+		}
+		line, err := json.Marshal(at)
 		if err != nil {
 			return err
 		}
@@ -51,18 +57,6 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 		return nil
 	})
 	return out.Bytes(), err
-}
-
-// read returns the path of a cgroup and its readable files.
-func read(tree fs.FS, name string) map[string]string {
-	at := map[string]string{"cgroup": name}
-	for _, file := range cpuFiles() {
-		data, err := fs.ReadFile(tree, path.Join(name, file))
-		if err == nil {
-			at[file] = strings.TrimSpace(string(data))
-		}
-	}
-	return at
 }
 
 // AddTree adds the units in the output of Cgroups.
