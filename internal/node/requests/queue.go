@@ -117,7 +117,7 @@ func (q *Queue) AnswerCreates(now time.Time, decide func(*Create) (nri.Reply, er
 		if err != nil {
 			q.inventory.CancelCreate(a.Container.ID)
 			q.dropUpdates(a)
-			a.question.Answer(nri.Reply{}, err)
+			a.Answer(nri.Reply{}, err)
 			again = true
 			return true
 		}
@@ -158,7 +158,7 @@ func (q *Queue) Release(now time.Time) (canceled []string) {
 			q.abandon(r.create)
 		default:
 			q.scheduleUpdates(r.create, now)
-			r.create.question.Answer(r.reply, nil)
+			r.create.Answer(r.reply, nil)
 		}
 		return true
 	})
@@ -196,7 +196,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 		}
 		q.budget.End(&a.wait, now)
 		if !waiting {
-			a.question.Answer(struct{}{}, err)
+			a.Answer(struct{}{}, err)
 		}
 		return true
 	})
@@ -206,7 +206,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 // Allow lets the first process of a container continue.
 func (q *Queue) Allow(a *Start, now time.Time) {
 	q.budget.End(&a.wait, now)
-	a.question.Answer(struct{}{}, nil)
+	a.Answer(struct{}{}, nil)
 	q.starts = slices.DeleteFunc(q.starts, func(o *Start) bool { return o == a })
 }
 

@@ -24,12 +24,12 @@ type Create struct {
 // NewCreate returns a request that has arrived at a time. canceled is closed when the runtime no
 // longer waits.
 func NewCreate(pod cri.Pod, container cri.Container, since time.Time, canceled <-chan struct{}) *Create {
-	return &Create{request: newRequest[nri.Reply](since, canceled), Pod: pod, Container: container}
+	return &Create{request: request[nri.Reply]{Question: waits.Ask[nri.Reply](canceled), since: since}, Pod: pod, Container: container}
 }
 
 // Refuse answers that the runtime must not create the container. The queue does not have the request
 // then.
-func (a *Create) Refuse(why error) { a.question.Answer(nri.Reply{}, why) }
+func (a *Create) Refuse(why error) { a.Answer(nri.Reply{}, why) }
 
 // Start asks whether the first process of a container may continue.
 type Start struct {
@@ -41,25 +41,15 @@ type Start struct {
 // NewStart returns a request that has arrived at a time. canceled is closed when the runtime no
 // longer waits.
 func NewStart(container string, since time.Time, canceled <-chan struct{}) *Start {
-	return &Start{request: newRequest[struct{}](since, canceled), ID: container}
+	return &Start{request: request[struct{}]{Question: waits.Ask[struct{}](canceled), since: since}, ID: container}
 }
 
 // request is a request whose reply can wait.
 type request[R any] struct {
-	question waits.Question[R]
-	since    time.Time
-	wait     waits.Wait
+	waits.Question[R]
+	since time.Time
+	wait  waits.Wait
 }
-
-func newRequest[R any](since time.Time, canceled <-chan struct{}) request[R] {
-	return request[R]{question: waits.Ask[R](canceled), since: since}
-}
-
-// Reply returns the channel that delivers the reply.
-func (r *request[R]) Reply() <-chan waits.Reply[R] { return r.question.Reply() }
-
-// IsCanceled reports whether the runtime no longer waits.
-func (r *request[R]) IsCanceled() bool { return r.question.IsCanceled() }
 
 // IsLate reports whether the reply has waited as long as it may. Then the request must be
 // decided.
