@@ -50,23 +50,18 @@ func checkUnified(e *evidence) {
 	if e.mount.isV2() {
 		return
 	}
-	f := Finding{
-		Severity: Refuse,
-		Subject:  cgroupRoot,
-		Remedy:   "boot with the kernel argument systemd.unified_cgroup_hierarchy=1; in a container mount the host's " + cgroupRoot,
-	}
+	found := fmt.Sprintf("%s is mounted there (cgroup v1), cpupoold needs cgroup v2", e.mount.fsType)
+	remedy := "boot with the kernel argument systemd.unified_cgroup_hierarchy=1; in a container mount the host's " + cgroupRoot
 	switch {
 	case e.mount.err != nil:
-		f.Found = fmt.Sprintf("cannot read mounts from /proc/self/mountinfo: %s", cause(e.mount.err))
-		f.Remedy = "run as root with /proc mounted"
+		found = fmt.Sprintf("cannot read mounts from /proc/self/mountinfo: %s", cause(e.mount.err))
+		remedy = "run as root with /proc mounted"
 	case e.mount.hybrid:
-		f.Found = "hybrid cgroup hierarchy: the controllers are on cgroup v1, cpupoold needs them on v2"
+		found = "hybrid cgroup hierarchy: the controllers are on cgroup v1, cpupoold needs them on v2"
 	case e.mount.fsType == "":
-		f.Found = "no cgroup file system is mounted there, cpupoold needs cgroup v2"
-	default:
-		f.Found = fmt.Sprintf("%s is mounted there (cgroup v1), cpupoold needs cgroup v2", e.mount.fsType)
+		found = "no cgroup file system is mounted there, cpupoold needs cgroup v2"
 	}
-	e.report(f)
+	e.add(Refuse, cgroupRoot, found, remedy)
 }
 
 func missingControllers(e *evidence, cgroup string) ([]string, error) {
@@ -78,19 +73,15 @@ func missingControllers(e *evidence, cgroup string) ([]string, error) {
 }
 
 func checkControllers(e *evidence) {
-	lacking, err := missingControllers(e, "")
-	f := Finding{Severity: Refuse, Subject: cgroupRoot + "/cgroup.controllers"}
-	switch {
+	const subject = cgroupRoot + "/cgroup.controllers"
+	switch lacking, err := missingControllers(e, ""); {
 	case err != nil:
-		f.Found = fmt.Sprintf("cannot be read: %s", cause(err))
-		f.Remedy = "run as root on the host, or in a privileged container with the host's cgroup namespace"
+		e.add(Refuse, subject, fmt.Sprintf("cannot be read: %s", cause(err)),
+			"run as root on the host, or in a privileged container with the host's cgroup namespace")
 	case len(lacking) > 0:
-		f.Found = "not available: " + strings.Join(lacking, ", ")
-		f.Remedy = "remove cgroup_disable= from the kernel arguments, unmount any cgroup v1 hierarchy that holds it, or use a kernel with CONFIG_CPUSETS and CONFIG_FAIR_GROUP_SCHED"
-	default:
-		return
+		e.add(Refuse, subject, "not available: "+strings.Join(lacking, ", "),
+			"remove cgroup_disable= from the kernel arguments, unmount any cgroup v1 hierarchy that holds it, or use a kernel with CONFIG_CPUSETS and CONFIG_FAIR_GROUP_SCHED")
 	}
-	e.report(f)
 }
 
 // kubepodsDir is a cgroup that contains the pods of a kubelet.
@@ -145,18 +136,14 @@ func checkKubepodsControllers(e *evidence) {
 	for _, pods := range e.pods {
 		lacking, err := missingControllers(e, pods.path)
 		lacking = slices.DeleteFunc(lacking, func(c string) bool { return slices.Contains(unavailable, c) })
-		f := Finding{Severity: Error, Subject: path.Join(cgroupRoot, pods.path, "cgroup.controllers")}
+		subject := path.Join(cgroupRoot, pods.path, "cgroup.controllers")
 		switch {
 		case err != nil:
-			f.Found = fmt.Sprintf("cannot be read: %s", cause(err))
-			f.Remedy = "run as root on the host"
+			e.add(Error, subject, fmt.Sprintf("cannot be read: %s", cause(err)), "run as root on the host")
 		case len(lacking) > 0:
-			f.Found = "not enabled for pods: " + strings.Join(lacking, ", ")
-			f.Remedy = "restart the kubelet, which enables it; with the cgroupfs driver write it to cgroup.subtree_control of the parent"
-		default:
-			continue
+			e.add(Error, subject, "not enabled for pods: "+strings.Join(lacking, ", "),
+				"restart the kubelet, which enables it; with the cgroupfs driver write it to cgroup.subtree_control of the parent")
 		}
-		e.report(f)
 	}
 }
 

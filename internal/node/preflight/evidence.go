@@ -70,7 +70,8 @@ func gather(ctx context.Context, host Host, c Configuration) *evidence {
 	e.crio = managers.ReadCRIO(machine)
 	e.kernel, e.kernelErr = readKernel(e.root)
 	if e.topology = host.Topology; e.topology == nil {
-		e.topology, e.topologyErr = readTopology(e.root)
+		sys, _ := fs.Sub(e.root, "sys") // the name is valid
+		e.topology, e.topologyErr = topology.Read(sys)
 	}
 	if e.topologyErr == nil {
 		// Without the CPUs that the cgroup root lacks. Other checks report errors.

@@ -79,7 +79,10 @@ func checkHostSlices(e *evidence) {
 		if v.State == hostslices.Confined {
 			e.checkDisplaced(v)
 			if on, there := e.runsOn(string(v.Path)); there && !on.IsSubsetOf(v.CPUs) {
-				to := confinement(cpus, v)
+				to := fmt.Sprintf("CPUs %s", cpus)
+				if len(v.Has) > 0 { // the guaranteed CPUs of these units are not allocated yet, so their names stand for them
+					to += " and the CPUs of " + strings.Join(v.Has, ", ")
+				}
 				pending[to] = append(pending[to], v.Name)
 			}
 		}
@@ -88,15 +91,6 @@ func checkHostSlices(e *evidence) {
 		e.add(Info, key, fmt.Sprintf("%s will be confined to %s", strings.Join(pending[to], ", "), to), "")
 	}
 	e.exposedSlices(key+".units", e.containerCPUs(), known, "name them in hostSlices.units")
-}
-
-// confinement describes the CPUs of a confined unit: the pool, and the CPUs of units in it.
-// The guaranteed CPUs of these are not allocated yet, so their names stand for them.
-func confinement(pool cpuset.Set, v hostslices.Verdict) string {
-	if len(v.Has) == 0 {
-		return fmt.Sprintf("CPUs %s", pool)
-	}
-	return fmt.Sprintf("CPUs %s and the CPUs of %s", pool, strings.Join(v.Has, ", "))
 }
 
 func (e *evidence) checkHost(key string, v hostslices.Verdict) {

@@ -39,21 +39,18 @@ func checkIsolation(e *evidence) {
 		checkParking(e)
 		return
 	}
-	f := Finding{Subject: e.file + ": guaranteed.isolation"}
+	key := e.file + ": guaranteed.isolation"
 	switch kernel := cgroup.PartitionsOf(e.kernel.Version()); {
 	case kernel.Settled:
-		return
 	case !kernel.Remote:
-		f.Severity = Error
-		f.Found = fmt.Sprintf("is partition, and kernel %s has no partitions for containers: only cpusets keep CPUs exclusive", e.kernel)
-		f.Remedy = "use kernel 6.11 or later, or write cpuset"
+		e.add(Error, key,
+			fmt.Sprintf("is partition, and kernel %s has no partitions for containers: only cpusets keep CPUs exclusive", e.kernel),
+			"use kernel 6.11 or later, or write cpuset")
 	default:
-		f.Severity = Warning
-		f.Found = fmt.Sprintf("is partition, but on kernel %s a container has no partition while another container of its pod has a cpuset that contains its CPUs",
-			e.kernel)
-		f.Remedy = "use kernel 7.0 or later, or let no other process write cpusets of containers"
+		e.add(Warning, key,
+			fmt.Sprintf("is partition, but on kernel %s a container has no partition while another container of its pod has a cpuset that contains its CPUs", e.kernel),
+			"use kernel 7.0 or later, or let no other process write cpusets of containers")
 	}
-	e.report(f)
 }
 
 // checkParking reports guaranteed.park where isolation auto creates no partitions.

@@ -40,27 +40,24 @@ func checkKubeletStatic(e *evidence, file string, policies []setting) {
 
 // checkKubeletReserves reports management CPUs that the kubelet may allocate to containers.
 func checkKubeletReserves(e *evidence, management cpuset.Set) {
-	f := Finding{Severity: Refuse, Subject: e.kubelet.reserved.source}
-	f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs of that list", management)
-	reserved, err := cpuset.Parse(e.kubelet.reserved.value)
+	k, remedy := e.kubelet.reserved, fmt.Sprintf("set reservedSystemCPUs: %q, or give the management pools CPUs of that list", management)
+	reserved, err := cpuset.Parse(k.value)
 	switch {
-	case e.kubelet.reserved.value == "":
-		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set: with the policy static the kubelet may allocate CPUs %s of the management pools to one container", management)
-		f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q", management)
+	case k.value == "":
+		e.add(Refuse, "kubelet",
+			fmt.Sprintf("reservedSystemCPUs is not set: with the policy static the kubelet may allocate CPUs %s of the management pools to one container", management),
+			fmt.Sprintf("set reservedSystemCPUs: %q", management))
 	case err != nil:
-		f.Found = fmt.Sprintf("%s is not a CPU list: %v", e.kubelet.reserved.key, err)
+		e.add(Refuse, k.source, fmt.Sprintf("%s is not a CPU list: %v", k.key, err), remedy)
 	case !management.IsSubsetOf(reserved):
-		f.Found = fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may allocate CPUs %s to one container",
-			e.kubelet.reserved.key, reserved, management, management.Difference(reserved))
+		e.add(Refuse, k.source,
+			fmt.Sprintf("%s is %s, but the management pools have CPUs %s: with the policy static the kubelet may allocate CPUs %s to one container",
+				k.key, reserved, management, management.Difference(reserved)), remedy)
 	case !e.kubelet.strict:
-		f.Severity = Warning
-		f.Found = fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", e.kubelet.reserved.key, reserved)
-		f.Remedy = `set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`
-	default:
-		return
+		e.add(Warning, k.source,
+			fmt.Sprintf("%s is %s, but strict-cpu-reservation is not set: ordinary pods run there too, on the CPUs of the management pools", k.key, reserved),
+			`set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}`)
 	}
-	e.report(f)
 }
 
 // checkKubeletNRI reports a missing NRI socket. Only an NRI plugin can replace the CPUs that the

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/findings"
 	"github.com/cpupoold/cpupoold/internal/nodecheck"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/topology"
@@ -89,22 +88,22 @@ func checkCoreType(e *evidence) {
 		hybrid = hybrid || cpu.Kind != topology.Unknown
 		have = have || cpu.Kind.String() == string(o.CoreType) && e.pools.Guaranteed.Contains(cpu.ID)
 	}
-	if o.CoreType == "" || have {
-		return
-	}
-	f := findings.New(Info, e.file+": guaranteed.options.core-type",
-		fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
-		"remove the key, unless the file is for other machines too")
+	key := e.file + ": guaranteed.options.core-type"
 	switch {
+	case o.CoreType == "" || have:
 	case hybrid && o.CoreTypePreference == allocate.Require:
-		f.Severity = Error
-		f.Found = fmt.Sprintf("requires %s cores, but none of CPUs %s is one: no exclusive CPUs are allocated", o.CoreType, e.pools.Guaranteed)
-		f.Remedy = fmt.Sprintf("give the guaranteed pool such cores (cpupoold topology shows them), or write prefer-%s", o.CoreType)
+		e.add(Error, key,
+			fmt.Sprintf("requires %s cores, but none of CPUs %s is one: no exclusive CPUs are allocated", o.CoreType, e.pools.Guaranteed),
+			fmt.Sprintf("give the guaranteed pool such cores (cpupoold topology shows them), or write prefer-%s", o.CoreType))
 	case hybrid:
-		f.Found = fmt.Sprintf("prefers %s cores, but none of CPUs %s is one: the option has no effect", o.CoreType, e.pools.Guaranteed)
-		f.Remedy = "give the guaranteed pool such cores; cpupoold topology shows them"
+		e.add(Info, key,
+			fmt.Sprintf("prefers %s cores, but none of CPUs %s is one: the option has no effect", o.CoreType, e.pools.Guaranteed),
+			"give the guaranteed pool such cores; cpupoold topology shows them")
+	default:
+		e.add(Info, key,
+			fmt.Sprintf("requests %s cores, but this machine has one kind of core: the option has no effect", o.CoreType),
+			"remove the key, unless the file is for other machines too")
 	}
-	e.report(f)
 }
 
 // checkIsolatedOption reports isolated CPUs that the pool lacks: isolcpus= needs a boot.

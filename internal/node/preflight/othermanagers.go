@@ -86,29 +86,21 @@ func checkAnnotations(e *evidence) {
 // checkTuned reports active profiles of tuned, which set no cpusets, but may set affinities.
 func checkTuned(e *evidence) {
 	t := &e.tuned
-	if t.PID != 0 && !t.Known {
+	severity, subject := Info, "/etc/tuned/active_profile: "+strings.Join(t.Profiles, " ")
+	found := "tuned does not run, but applies this profile at each start"
+	if t.PID != 0 {
+		severity, found = Warning, fmt.Sprintf("tuned runs (process %d) and applies this profile", t.PID)
+	}
+	switch {
+	case t.PID != 0 && !t.Known:
 		e.report(othermanagers.Tuned(fmt.Sprintf("tuned (process %d)", t.PID)))
-		return
+	case len(t.Profiles) == 0:
+	case t.SetsPowerOnly():
+		e.add(Info, subject, found+", which sets frequency and C-states", "")
+	default:
+		e.add(severity, subject, found+", which can set the affinity of threads, interrupts and workqueues",
+			"remove isolated_cores and groups with an affinity from the profile, because cpusets define the CPUs of threads; set interrupts and workqueues either in the profile or in cpupoold")
 	}
-	if len(t.Profiles) == 0 {
-		return
-	}
-	f := Finding{Severity: Info, Subject: "/etc/tuned/active_profile: " + strings.Join(t.Profiles, " ")}
-	f.Found = "tuned does not run, but applies this profile at each start"
-	if t.PID != 0 {
-		f.Found = fmt.Sprintf("tuned runs (process %d) and applies this profile", t.PID)
-	}
-	if t.SetsPowerOnly() {
-		f.Found += ", which sets frequency and C-states"
-		e.report(f)
-		return
-	}
-	if t.PID != 0 {
-		f.Severity = Warning
-	}
-	f.Found += ", which can set the affinity of threads, interrupts and workqueues"
-	f.Remedy = "remove isolated_cores and groups with an affinity from the profile, because cpusets define the CPUs of threads; set interrupts and workqueues either in the profile or in cpupoold"
-	e.report(f)
 }
 
 // programOf returns the program or Python script of a command line, without the index of an NRI

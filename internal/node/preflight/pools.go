@@ -11,16 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
-
-func readTopology(root fs.FS) (*topology.Topology, error) {
-	sys, err := fs.Sub(root, "sys")
-	if err != nil {
-		return nil, err
-	}
-	return topology.Read(sys)
-}
 
 func checkTopology(e *evidence) {
 	if e.topologyErr != nil {

@@ -41,40 +41,32 @@ func queryUnits(ctx context.Context, host Host, specs []pools.UnitSpec) []unitFa
 func checkUnits(e *evidence) {
 	names := make(map[string]string) // configured name by the unit's own name
 	for _, u := range e.units {
-		f := Finding{Severity: Error, Subject: e.file + ": units." + u.spec.Name}
+		key := e.file + ": units." + u.spec.Name
 		other, twice := names[u.unit.Name]
 		inside := e.contained(u)
 		switch {
 		case u.err != nil:
-			f.Found = fmt.Sprintf("systemd does not report it: %v", u.err)
-			f.Remedy = "run as root; in a container mount the host's /run/systemd and /run/dbus"
+			e.add(Error, key, fmt.Sprintf("systemd does not report it: %v", u.err),
+				"run as root; in a container mount the host's /run/systemd and /run/dbus")
 		case u.unit.Load == "not-found":
-			f.Severity = Warning
-			f.Found = "systemd has no such unit: its CPUs stay reserved"
-			f.Remedy = "correct the name, or install the unit and run systemctl daemon-reload"
+			e.add(Warning, key, "systemd has no such unit: its CPUs stay reserved",
+				"correct the name, or install the unit and run systemctl daemon-reload")
 		case !u.unit.Loaded():
-			f.Severity = Warning
-			f.Found = fmt.Sprintf("the unit cannot be started (LoadState=%s): its CPUs stay reserved", u.unit.Load)
-			f.Remedy = "see systemctl status " + u.spec.Name
+			e.add(Warning, key, fmt.Sprintf("the unit cannot be started (LoadState=%s): its CPUs stay reserved", u.unit.Load),
+				"see systemctl status "+u.spec.Name)
 		case inside != "":
-			f.Found = fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so cpupoold does not place it", u.unit.Path, inside)
-			f.Remedy = "name the units in it one by one, or remove it"
+			e.add(Error, key, fmt.Sprintf("its cgroup %s contains %s: it would limit them to its CPUs, so cpupoold does not place it", u.unit.Path, inside),
+				"name the units in it one by one, or remove it")
 		case u.unit.Partition != "":
-			f.Found = fmt.Sprintf("systemd sets its cpuset partition (%s=%s%s), so cpupoold does not place it", cgroup.UnitPartition, u.unit.Partition, e.partitionSource(u))
-			f.Remedy = "remove the property from the unit, or the unit from cpupoold's configuration"
+			e.add(Error, key, fmt.Sprintf("systemd sets its cpuset partition (%s=%s%s), so cpupoold does not place it", cgroup.UnitPartition, u.unit.Partition, e.partitionSource(u)),
+				"remove the property from the unit, or the unit from cpupoold's configuration")
 		case twice:
-			f.Found = fmt.Sprintf("is the same unit as %s (%s)", other, u.unit.Name)
-			f.Remedy = "keep one of them"
+			e.add(Error, key, fmt.Sprintf("is the same unit as %s (%s)", other, u.unit.Name), "keep one of them")
 		case u.unit.Name != u.spec.Name:
-			f.Severity = Warning
-			f.Found = "is an alias of " + u.unit.Name
-			f.Remedy = "write " + u.unit.Name
+			e.add(Warning, key, "is an alias of "+u.unit.Name, "write "+u.unit.Name)
 		}
 		if u.err == nil {
 			names[u.unit.Name] = u.spec.Name
-		}
-		if f.Found != "" {
-			e.report(f)
 		}
 	}
 }
