@@ -113,8 +113,13 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 func (e *Container) follow(old *Container, asOf int) {
 	e.history = old.history
 	e.advance(old.Container.State)
-	e.keepTimes(old)
 	now, was := &e.Container, &old.Container
+	if !was.CreatedAt.IsZero() { // the times were converted when the container was first reported completely
+		e.began = old.began
+	}
+	if !old.ended.IsZero() {
+		e.ended = old.ended
+	}
 	if e.requestedAt = old.requestedAt; old.requestedAt > asOf {
 		now.Requested = was.Requested // the report is older than the resize
 	}

@@ -10,51 +10,36 @@ import (
 // can be empty.
 func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgroup.Path) {
 	id := e.ContainerID
-	if p := m.pods[id]; p != nil {
-		switch e.Kind {
-		case cri.ContainerCreated:
-			if p.presence == answered {
-				return id, "", ""
-			}
-		case cri.ContainerStopped:
-			p.Pod.Ready = false
-		case cri.ContainerDeleted:
-			m.dropUnconfirmed(id)
-			m.remove(id)
-			m.unlist(id)
-		}
-		return "", "", ""
-	}
-	if c := m.containers[id]; c != nil {
-		switch e.Kind {
-		case cri.ContainerCreated:
-			if c.presence == answered {
-				return "", id, "" // for the values that the runtime has recorded
-			}
-		case cri.ContainerStarted:
-			c.advance(cri.Running)
-			return "", "", c.Path
-		case cri.ContainerStopped:
-			c.advance(cri.Exited)
-			if c.Container.FinishedAt.IsZero() {
-				c.Container.FinishedAt = e.At
-				c.end(e.At, m.now())
-			}
-		case cri.ContainerDeleted:
-			m.remove(id)
-		}
-		return "", "", ""
-	}
+	pod, c := m.pods[id], m.containers[id]
 	switch {
 	case e.Kind == cri.ContainerDeleted:
-		m.remove(id)
-		return "", "", ""
+		if m.remove(id); pod != nil {
+			m.dropUnconfirmed(id)
+			m.unlist(id)
+		}
+	case e.Kind == cri.ContainerStopped && pod != nil:
+		pod.Pod.Ready = false
+	case e.Kind == cri.ContainerStopped && c != nil:
+		c.advance(cri.Exited)
+		if c.Container.FinishedAt.IsZero() {
+			c.Container.FinishedAt = e.At
+			c.end(e.At, m.now())
+		}
 	case e.Kind == cri.ContainerStopped: // of an unknown object, which is over
-		return "", "", ""
+	case pod != nil && e.Kind == cri.ContainerCreated && pod.presence == answered:
+		sandbox = id
+	case c != nil && e.Kind == cri.ContainerCreated && c.presence == answered:
+		container = id // for the values that the runtime has recorded
+	case c != nil && e.Kind == cri.ContainerStarted:
+		c.advance(cri.Running)
+		started = c.Path
+	case pod != nil, c != nil:
 	case id == e.PodID:
-		return id, "", ""
+		sandbox = id
 	case m.pods[e.PodID] == nil:
-		return e.PodID, id, ""
+		sandbox, container = e.PodID, id
+	default:
+		container = id
 	}
-	return "", id, ""
+	return sandbox, container, started
 }

@@ -71,16 +71,6 @@ func (e *Container) end(at, now time.Time) {
 	}
 }
 
-// keepTimes takes over the times that were converted when the container was first reported.
-func (e *Container) keepTimes(old *Container) {
-	if !old.Container.CreatedAt.IsZero() { // the first report was complete
-		e.began = old.began
-	}
-	if !old.ended.IsZero() {
-		e.ended = old.ended
-	}
-}
-
 // lastChange returns when the container was created or, if it has ended, when it ended.
 func (e *Container) lastChange() time.Time {
 	if e.ended.After(e.began) {
