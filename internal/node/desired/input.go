@@ -137,11 +137,9 @@ func (in *Input) Fragments(plan pools.Plan) defrag.Input {
 // DiffOptions returns the options for the writes of a plan on a host.
 func DiffOptions(h *hostenv.Host, p pools.Plan) cgroup.Options {
 	var owned []cpuset.Set // for one Union: each call allocates
-	for i := range p.Pods {
-		for j := range p.Pods[i].Containers {
-			if c := &p.Pods[i].Containers[j]; c.Exclusive || c.InPodPool() {
-				owned = append(owned, c.CPUs.Difference(c.Mixed))
-			}
+	for _, c := range p.Containers() {
+		if c.Exclusive || c.InPodPool() {
+			owned = append(owned, c.CPUs.Difference(c.Mixed))
 		}
 	}
 	for i := range p.Units {

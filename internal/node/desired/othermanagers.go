@@ -57,10 +57,12 @@ func (o *OtherManagers) configured(pod *inventory.Pod, c *inventory.Container) (
 	if pod == nil {
 		return managers.Placing{}, false
 	}
-	return o.crio.Placing(managers.Container{
-		Name: c.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler,
-		WholeCPUs: pod.QoS == pools.QoSGuaranteed && c.Request().ExclusiveCPUs() > 0,
-	})
+	return o.crio.Placing(ofCRIO(pod, c, pod.QoS == pools.QoSGuaranteed && c.Request().ExclusiveCPUs() > 0))
+}
+
+// ofCRIO returns a container as the rules of CRI-O's configuration need it.
+func ofCRIO(pod *inventory.Pod, c *inventory.Container, wholeCPUs bool) managers.Container {
+	return managers.Container{Name: c.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: wholeCPUs}
 }
 
 // placing returns the placement by the manager that places a container, or has placed it.
@@ -250,16 +252,13 @@ func (s *Settings) ClaimsWithoutNRI(claims int, err error) []pools.Problem {
 	if claims == 0 {
 		return nil
 	}
+	because := ""
+	if err != nil {
+		because = " (" + err.Error() + ")"
+	}
 	return []pools.Problem{{Reason: pools.Reason{Code: codeClaimsNRI, Text: fmt.Sprintf(
 		"%d ResourceClaims have CPUs, and NRI is not connected%s: containers that are created now run in the shared pool instead of on the CPUs of their claims; "+
-			"enable NRI in the container runtime, and check nriSocket", claims, because(err))}}}
-}
-
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return " (" + err.Error() + ")"
+			"enable NRI in the container runtime, and check nriSocket", claims, because)}}}
 }
 
 // NRIProblems returns a problem if err is that another runtime listens on the NRI socket.

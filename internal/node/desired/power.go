@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -19,10 +18,6 @@ func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *Othe
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations belong to CRI-O alone
 	}
-	var allowed []power.Feature // they have the names of the configuration
-	for _, f := range s.Config.Power {
-		allowed = append(allowed, power.Feature(f))
-	}
 	var asking []power.Owner
 	var problems []pools.Problem
 	of := make(map[string]pools.Problem) // by name of the owner
@@ -33,7 +28,7 @@ func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *Othe
 		}
 		pod := m.PodOf(e)
 		problem := pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: owner.Name}
-		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), allowed)
+		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.Config.Power)
 		for _, err := range errs {
 			problem.Reason = pools.Reason{Code: codePower, Text: err.Error()}
 			problems = append(problems, problem)
@@ -55,13 +50,11 @@ func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *Othe
 
 // leavePower returns the requests that CRI-O's hooks do not fulfil.
 func (o *OtherManagers) leavePower(pod *inventory.Pod, e *inventory.Container, asked workload.PowerAsked) workload.PowerAsked {
-	ctr := managers.Container{Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true}
 	for _, v := range []*workload.PowerValue{&asked.CStates, &asked.Governor} {
-		if !strings.Contains(v.Key, ".crio.io") {
-			continue
-		}
-		if _, does := o.crio.Powers(ctr, v.Key); does {
-			*v = workload.PowerValue{}
+		if strings.Contains(v.Key, ".crio.io") {
+			if _, does := o.crio.Powers(ofCRIO(pod, e, true), v.Key); does {
+				*v = workload.PowerValue{}
+			}
 		}
 	}
 	return asked

@@ -4,7 +4,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
-	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -45,24 +44,17 @@ func (s *Settings) HostSettings(owners []Owner, m *inventory.Inventory, o *Other
 		if e == nil {
 			continue
 		}
-		quiet, _ := s.quietOf(m.PodOf(e).Annotations(), owner.Name, owner.CPUs)
-		if by, does := o.movesInterrupts(m, e); does && s.Config.Interrupts.Away != config.AwayOff {
-			elsewhere[owner.ID] = by
-			continue
+		pod := m.PodOf(e)
+		if pod != nil && s.Config.Interrupts.Away != config.AwayOff {
+			if by, does := o.crio.MovesInterrupts(ofCRIO(pod, e, true)); does {
+				elsewhere[owner.ID] = by
+				continue
+			}
 		}
+		quiet, _ := s.quietOf(pod.Annotations(), owner.Name, owner.CPUs)
 		w.Quiet = w.Quiet.Union(quiet)
 	}
 	return w, elsewhere
-}
-
-func (o *OtherManagers) movesInterrupts(m *inventory.Inventory, e *inventory.Container) (by string, does bool) {
-	pod := m.PodOf(e)
-	if pod == nil {
-		return "", false
-	}
-	return o.crio.MovesInterrupts(managers.Container{
-		Name: e.Container.Name, Annotations: pod.Pod.Annotations, Handler: pod.Pod.RuntimeHandler, WholeCPUs: true,
-	})
 }
 
 // quietOf returns the exclusive CPUs without interrupts, and the core that handles them.

@@ -45,8 +45,8 @@ const maxLatency = 1<<32 - 1
 const maxName = 24
 
 // Parse returns the requested settings. It ignores an annotation with an invalid value, or
-// with a feature that is not in allowed. Each error is about one such annotation.
-func Parse(asked workload.PowerAsked, allowed []Feature) (Ask, []error) {
+// with a feature that is not in allowed, the features of the configuration. Each error is about one such annotation.
+func Parse[F ~string](asked workload.PowerAsked, allowed []F) (Ask, []error) {
 	var a Ask
 	var errs []error
 	for _, one := range []struct {
@@ -60,7 +60,7 @@ func Parse(asked workload.PowerAsked, allowed []Feature) (Ask, []error) {
 	} {
 		switch {
 		case one.value.Key == "":
-		case !slices.Contains(allowed, one.feature):
+		case !slices.Contains(allowed, F(one.feature)):
 			errs = append(errs, fmt.Errorf("annotation %s: %q: pods may not ask for it here: the configuration's power does not have %s", one.value.Key, one.value.Value, one.feature))
 		default:
 			if err := one.take(one.value.Value); err != nil {
