@@ -123,8 +123,7 @@ func (c *Claims) Decide(change *Change, plan func(pools.Claim) pools.Plan, runni
 		if names := running(had); len(names) > 0 {
 			return control.Conflict{Text: fmt.Sprintf("claim %s/%s: its CPUs are in use: container %s runs; stop the pod first", had.Namespace, had.Name, strings.Join(names, ", "))}
 		}
-		i, _ := c.find(change.UID)
-		c.all = slices.Delete(slices.Clone(c.all), i, i+1)
+		c.all = slices.DeleteFunc(slices.Clone(c.all), func(claim pools.Claim) bool { return claim.UID == change.UID })
 		return nil
 	case exists:
 		return same(&had, change.Claim)

@@ -86,7 +86,6 @@ func (l Limits) withDefaults() Limits {
 // statusError is an answer of the API server with a status other than success.
 type statusError struct {
 	Code    int    `json:"code"`
-	Reason  string `json:"reason"`
 	Message string `json:"message"`
 
 	retryAfter time.Duration

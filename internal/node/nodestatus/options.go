@@ -11,8 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 )
 
-const sysRoot = "/sys"
-
 // Environment holds the environment of the process: the node's name and the API server's address.
 type Environment struct {
 	NodeName, APIHost, APIPort string
@@ -55,7 +53,7 @@ func OptionsFor(c *config.Config, env Environment, log *slog.Logger) (*Options, 
 	return &Options{
 		Name: name, Access: access, Version: env.Version, Log: log,
 		Record: filepath.Join(c.KubeletStateDir, RecordFile),
-		Sys:    os.DirFS(sysRoot), Topology: n.Topology,
+		Sys:    os.DirFS("/sys"), Topology: n.Topology,
 	}, nil
 }
 

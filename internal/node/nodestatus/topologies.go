@@ -96,19 +96,16 @@ func (c *client) deleteTopology(ctx context.Context, name string) error {
 
 // topologyError adds the remedy for a missing or forbidden API, and a long pause.
 func topologyError(name string, err error) error {
-	status, ok := errors.AsType[*statusError](err)
-	if !ok {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", name, err)
-	}
 	var remedy string
-	switch status.Code {
-	case http.StatusNotFound:
+	switch {
+	case isStatus(err, http.StatusNotFound):
 		remedy = "install the CustomResourceDefinition of " + topologyAPI + ", or set node.topology: false"
-	case http.StatusForbidden:
+	case isStatus(err, http.StatusForbidden):
 		remedy = "bind the role cpupoold-topology, or set node.topology: false"
 	default:
 		return fmt.Errorf("write NodeResourceTopology %s: %w", name, err)
 	}
+	status, _ := errors.AsType[*statusError](err)
 	later := *status
 	later.retryAfter = unavailableInterval
 	return fmt.Errorf("write NodeResourceTopology %s: %s: %w", name, remedy, &later)

@@ -98,7 +98,7 @@ func (c *client) events(ctx context.Context, path string, query url.Values, bega
 	}
 }
 
-// keepWatching connects and calls watch until ctx ends. After a failure it calls failed and pauses.
+// keepWatching calls watch until ctx ends. After a failure it calls failed and pauses.
 func (o Options) keepWatching(ctx context.Context, watch func(*client) error, failed func(error)) {
 	c, pause := o.client(), newBackoff(o.Limits.Pause)
 	for {

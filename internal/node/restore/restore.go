@@ -116,9 +116,8 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 	} else if j.Damage != nil {
 		note = fmt.Sprintf("%v: the originals in %s alone are restored", j.Damage, name)
 	}
-	claims := r.Claims
 	r, err = OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)
-	r.Note, r.Claims = note, claims
+	r.Note, r.Claims = note, namesOf(j.Claims)
 	return r, err
 }
 
