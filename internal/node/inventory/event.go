@@ -14,7 +14,7 @@ func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgrou
 	switch {
 	case e.Kind == cri.ContainerDeleted:
 		if m.remove(id); pod != nil {
-			m.dropUnconfirmed(id)
+			m.dropUnconfirmed(m.within[id], func(*Container) bool { return true })
 			m.unlist(id)
 		}
 	case e.Kind == cri.ContainerStopped && pod != nil:

@@ -57,11 +57,8 @@ func (m *Inventory) HasNRI() bool { return m.hasNRI }
 // only if its CPU manager is static (kubeletPlaces).
 func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Container {
 	m.ExpectPod(p)
-	for id, e := range m.within[c.PodID] {
-		if e.presence == answered && e.Container.Name == c.Name {
-			m.dropContainer(id) // its creation failed without a report
-		}
-	}
+	// The creation of an earlier one failed without a report.
+	m.dropUnconfirmed(m.within[c.PodID], func(e *Container) bool { return e.Container.Name == c.Name })
 	m.putContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]
 	e.seenCreated, e.recovered, e.requestedAt, e.expectation = true, true, m.clock, expectation{asked, m.now()}
@@ -138,11 +135,7 @@ func (m *Inventory) IsBeingMade(e *Container) bool {
 
 // DropMissing drops the objects that only NRI has reported and that are not in there.
 func (m *Inventory) DropMissing(there map[string]bool) {
-	for id, e := range m.containers {
-		if e.presence == answered && !there[id] {
-			m.dropContainer(id)
-		}
-	}
+	m.dropUnconfirmed(m.containers, func(e *Container) bool { return !there[e.Container.ID] })
 	for id, e := range m.pods {
 		if e.presence == answered && !there[id] {
 			m.unlist(id)
@@ -150,10 +143,10 @@ func (m *Inventory) DropMissing(there map[string]bool) {
 	}
 }
 
-// dropUnconfirmed drops the unconfirmed containers of a sandbox that was removed.
-func (m *Inventory) dropUnconfirmed(sandbox string) {
-	for id, e := range m.within[sandbox] {
-		if e.presence == answered {
+// dropUnconfirmed drops the unconfirmed containers of all for which is returns true.
+func (m *Inventory) dropUnconfirmed(all map[string]*Container, is func(*Container) bool) {
+	for id, e := range all {
+		if e.presence == answered && is(e) {
 			m.dropContainer(id)
 		}
 	}
