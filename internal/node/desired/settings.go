@@ -3,6 +3,7 @@ package desired
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/config"
@@ -35,8 +36,7 @@ type Settings struct {
 // RestartKeys returns the sorted keys with a changed value that needs a restart.
 func (s *Settings) RestartKeys(changed *config.Config) []string {
 	old := s.Config
-	var keys []string
-	for key, differs := range map[string]bool{
+	changes := map[string]bool{
 		"mode":                     old.Mode != changed.Mode,
 		"containerRuntimeEndpoint": old.RuntimeEndpoint != changed.RuntimeEndpoint,
 		"kubeletStateDir":          old.KubeletStateDir != changed.KubeletStateDir,
@@ -52,13 +52,9 @@ func (s *Settings) RestartKeys(changed *config.Config) []string {
 		"annotationDomain":         old.AnnotationDomain != changed.AnnotationDomain,
 		"logLevel":                 old.LogLevel != changed.LogLevel,
 		"logFormat":                old.LogFormat != changed.LogFormat,
-	} {
-		if differs {
-			keys = append(keys, key)
-		}
 	}
-	slices.Sort(keys)
-	return keys
+	maps.DeleteFunc(changes, func(_ string, differs bool) bool { return !differs })
+	return slices.Sorted(maps.Keys(changes))
 }
 
 // Begin sets the settings at the start. It adapts pools that do not fit the machine, and

@@ -2,6 +2,7 @@ package report
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -55,10 +56,8 @@ func Tail(text []byte, limit int) []byte {
 		return text
 	}
 	text = text[len(text)-limit:]
-	for i, c := range text {
-		if c == '\n' {
-			return text[i+1:]
-		}
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return text[i+1:]
 	}
 	for len(text) > 0 && !utf8.RuneStart(text[0]) {
 		text = text[1:]

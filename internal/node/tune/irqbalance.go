@@ -43,12 +43,10 @@ type Balancer struct {
 	Run       string
 	Machine   Machine
 
-	sent map[string]sentList // the last list by process ID and start time
-}
-
-type sentList struct {
-	value string
-	at    time.Time
+	sent struct { // the last list
+		id, value string // id is the process ID and the start time
+		at        time.Time
+	}
 }
 
 const balancerRun = "/run/irqbalance"
@@ -81,8 +79,8 @@ func (b *Balancer) Read(ctx context.Context) ([]Observed, error) {
 		banned = banned.Union(configured)
 	}
 	value := banned.String()
-	if sent, ok := b.sent[id]; ok && sent.value != value && time.Since(sent.at) < applyTimeout {
-		value = sent.value
+	if b.sent.id == id && time.Since(b.sent.at) < applyTimeout {
+		value = b.sent.value
 	}
 	return []Observed{{Knob: Knob{Kind: IRQBalance}, ID: id, Value: value, Default: b.bannedByDefault().String(), Label: "irqbalance"}}, nil
 }
@@ -111,7 +109,7 @@ func (b *Balancer) Write(ctx context.Context, _ Knob, value string) error {
 	if _, err := b.query(ctx, pid, "settings cpus "+list); err != nil {
 		return err
 	}
-	b.sent = map[string]sentList{id: {value, time.Now()}}
+	b.sent.id, b.sent.value, b.sent.at = id, value, time.Now()
 	return nil
 }
 
