@@ -80,37 +80,24 @@ func (r *resolver) adaptSpec(s *Spec) {
 // list only.
 func (r *resolver) adaptLists(s *Spec) {
 	var taken cpuset.Set
-	adapt := func(field string, cpus *cpuset.Set) {
-		had := *cpus
-		if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
-			r.report(field, had.String(), "the machine has no CPU %s; it has %s; the others count", absent, r.topology.Present)
+	for _, l := range r.lists(s) {
+		had := *l.cpus
+		if l.auto && had.IsEmpty() {
+			continue
 		}
+		r.checkPresent(l, "; the others count")
 		if twice := had.Intersection(taken); !twice.IsEmpty() {
-			r.report(field, had.String(), "CPU %s is in another pool too, and counts there", twice)
+			r.report(l.field, had.String(), "CPU %s is in another pool too, and counts there", twice)
 		}
-		*cpus = had.Intersection(r.topology.Online).Difference(taken)
-		taken = taken.Union(*cpus)
+		*l.cpus = had.Intersection(r.topology.Online).Difference(taken)
+		taken = taken.Union(*l.cpus)
 		switch {
-		case !cpus.IsEmpty():
+		case !l.cpus.IsEmpty():
 		case had.Overlaps(r.topology.Online):
-			r.report(field, had.String(), "other pools have all of these CPUs that are online; the pool is empty")
+			r.report(l.field, had.String(), "other pools have all of these CPUs that are online; the pool is empty")
 		default:
-			r.report(field, had.String(), "none of these CPUs is there and online; the pool is empty")
+			r.report(l.field, had.String(), "none of these CPUs is there and online; the pool is empty")
 		}
-	}
-	for i := range s.Partitions {
-		if p := s.Partitions[i]; !p.All && (!p.Auto || !p.CPUs.IsEmpty()) {
-			adapt(r.partitionKey(i, "cpus"), &s.Partitions[i].CPUs)
-		}
-	}
-	if s.Shared != nil {
-		adapt(sharedKey, s.Shared)
-	}
-	if !s.Guaranteed.CPUs.IsEmpty() {
-		adapt(guaranteedKey, &s.Guaranteed.CPUs)
-	}
-	if !s.Guaranteed.Claims.CPUs.IsEmpty() {
-		adapt(claimCPUsKey, &s.Guaranteed.Claims.CPUs)
 	}
 	r.checkWholeCores(s.Guaranteed) // devices leave out incomplete cores
 	r.adaptMixed(s)
@@ -120,11 +107,9 @@ func (r *resolver) adaptLists(s *Spec) {
 // that are offline remain.
 func (r *resolver) adaptMixed(s *Spec) {
 	had := s.Guaranteed.Mixed.CPUs
-	if absent := had.Difference(r.topology.Present); !absent.IsEmpty() {
-		r.report(mixedCPUsKey, had.String(), "the machine has no CPU %s; it has %s; the others count", absent, r.topology.Present)
-	}
-	for _, other := range []list{{field: guaranteedKey, cpus: s.Guaranteed.CPUs}, {field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs}} {
-		if owned := had.Intersection(other.cpus); !owned.IsEmpty() {
+	r.checkPresent(list{field: mixedCPUsKey, cpus: &had}, "; the others count")
+	for _, other := range []list{{field: guaranteedKey, cpus: &s.Guaranteed.CPUs}, {field: claimCPUsKey, cpus: &s.Guaranteed.Claims.CPUs}} {
+		if owned := had.Intersection(*other.cpus); !owned.IsEmpty() {
 			r.report(mixedCPUsKey, had.String(), "CPU %s is in %s too, and counts there", owned, other.field)
 		}
 	}

@@ -65,7 +65,6 @@ func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assi
 // owning returns the pods that may have exclusive CPUs. p replaces the pod with its UID. ok is
 // false if only a complete plan shows which pods they are.
 func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
-	mayOwn := func(p *Pod) bool { return p.QoS == QoSGuaranteed && !p.Gone && p.UID != "" }
 	certain := func(p *Pod) bool { return !p.Unread && !p.hasForeign() }
 	if !certain(&p) {
 		return nil, false
@@ -77,7 +76,7 @@ func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 		case o.UID == p.UID || o.Gone:
 		case !certain(o):
 			return nil, false
-		case mayOwn(o):
+		case o.QoS == QoSGuaranteed && o.UID != "":
 			pods = append(pods, *o)
 		}
 	}

@@ -198,17 +198,15 @@ func (a *assigner) from(cpus cpuset.Set) *allocate.Supply {
 // siblings returns the demands of the same pod as demand i, including demand i. A unit has
 // only itself.
 func (a *assigner) siblings(i int) []demand {
-	first, end := i, i+1
-	if a.demands[i].isUnit() {
-		return a.demands[first:end]
+	first, pod := i, a.demands[i].pod
+	if pod == none {
+		return a.demands[i : i+1]
 	}
-	for first > 0 && a.demands[first-1].pod == a.demands[i].pod {
+	for first > 0 && a.demands[first-1].pod == pod {
 		first--
 	}
-	for end < len(a.demands) && a.demands[end].pod == a.demands[i].pod {
-		end++
-	}
-	return a.demands[first:end]
+	all, _ := cut(a.demands[first:], func(c *demand) bool { return c.pod == pod })
+	return all
 }
 
 // dropAway reduces the offline CPUs of owners to the number of CPUs that they lack in the
@@ -240,16 +238,19 @@ func (a *assigner) lack(i int) (n int, known bool) {
 	return c.want - c.cpus.Len(), true
 }
 
-// reportAway reports the offline CPUs of an owner.
-func reportAway(c *demand) (r Reason, is bool) {
-	if c.away.IsEmpty() {
-		return Reason{}, false
+// anomalies returns how the CPUs of an owner differ from CPUs of its own that run.
+func (c *demand) anomalies() (all []Reason) {
+	if c.contested {
+		all = append(all, overlap())
 	}
-	verb := "is"
-	if c.away.Len() > 1 {
-		verb = "are"
+	if !c.away.IsEmpty() {
+		all = append(all, Reason{CodeOffline, fmt.Sprintf("%s of its own %s offline, and kept for it until it gets others instead", named(c.away), isOrAre(c.away))})
 	}
-	return Reason{CodeOffline, fmt.Sprintf("%s of its own %s offline, and kept for it until it gets others instead", named(c.away), verb)}, true
+	if c.crowded {
+		all = append(all, Reason{CodeCrowded, "another owner shares its cores, against one-owner-per-core: " +
+			"both had their CPUs before and keep them; ends with one of them"})
+	}
+	return all
 }
 
 // named formats the CPUs as text.

@@ -65,11 +65,11 @@ func build(in Input, pods []Pod, kept cpuset.Set, notes *notebook) Plan {
 	assignments := make([]Assignment, 0, len(assigned))
 
 	var of []demand
-	of, assigned = cutDemands(assigned, none)
+	of, assigned = cut(assigned, func(c *demand) bool { return c.isUnit() })
 	plan.Units = placer.units(of)
 	assignments = appendAssignments(assignments, of, nil)
 	for i := range pods {
-		of, assigned = cutDemands(assigned, i)
+		of, assigned = cut(assigned, func(c *demand) bool { return c.pod == i })
 		plan.Pods = append(plan.Pods, placer.pod(&pods[i], classes[i], of))
 		assignments = appendAssignments(assignments, of, classes[i].level)
 	}
@@ -237,14 +237,13 @@ func countContainers(pods []Pod) int {
 	return n
 }
 
-// cutDemands cuts the demands of a pod from the front of the sorted demands of all
-// that come from it on.
-func cutDemands(demands []demand, pod int) (of, rest []demand) {
+// cut divides a list after the first elements for which is reports true.
+func cut[E any](all []E, is func(*E) bool) (first, rest []E) {
 	n := 0
-	for n < len(demands) && demands[n].pod == pod {
+	for n < len(all) && is(&all[n]) {
 		n++
 	}
-	return demands[:n], demands[n:]
+	return all[:n], all[n:]
 }
 
 // appendAssignments appends the final CPUs of the demands of one pod, or of all units.

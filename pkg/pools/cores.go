@@ -139,22 +139,3 @@ func (a *assigner) mark() {
 		c.crowded = c.options.OneOwnerPerCore && a.coresOf(c.cpus).Overlaps(others)
 	}
 }
-
-// reportKept reports how the CPUs of a demand differ from its request.
-func (b *placer) reportKept(p *Pod, c *demand) {
-	if r, is := reportAway(c); is {
-		b.report(p, c.key.Container, r)
-	}
-	if c.crowded {
-		b.report(p, c.key.Container, crowded())
-	}
-	if c.missing > 0 {
-		b.report(p, "", Reason{CodeNotReserved,
-			"the pod's total cannot be reserved completely for containers that start later; they may find too few CPUs"})
-	}
-}
-
-func crowded() Reason {
-	return Reason{CodeCrowded, "another owner shares its cores, against one-owner-per-core: " +
-		"both had their CPUs before and keep them; ends with one of them"}
-}

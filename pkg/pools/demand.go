@@ -81,19 +81,14 @@ func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []dem
 	all := slices.Grow(unitDemands(p, previous), room)
 	for i := range pods {
 		p := &pods[i]
-		for len(previous) > 0 && previous[0].PodUID < p.UID {
-			previous = previous[1:]
-		}
-		n := 0
-		for n < len(previous) && previous[n].PodUID == p.UID {
-			n++
-		}
+		_, previous = cut(previous, func(a *Assignment) bool { return a.PodUID < p.UID })
+		own, _ := cut(previous, func(a *Assignment) bool { return a.PodUID == p.UID })
 		if options := classes[i].options; options != nil {
 			first := len(all)
 			if level := classes[i].level; level.set() {
-				all = append(all, level.demand(i, p, classes[i].verdicts, previous[:n]))
+				all = append(all, level.demand(i, p, classes[i].verdicts, own))
 			} else {
-				all = appendDemands(all, i, p, &classes[i], previous[:n])
+				all = appendDemands(all, i, p, &classes[i], own)
 			}
 			for j := range all[first:] {
 				c := &all[first+j]
@@ -109,14 +104,11 @@ func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []dem
 // unitDemands lists the demands of the units with exclusive CPUs.
 func unitDemands(p *Pools, previous []Assignment) []demand {
 	var all []demand
+	held, _ := cut(previous, func(a *Assignment) bool { return a.IsUnit() })
 	for _, u := range p.Units {
 		if u.CPUs > 0 {
-			c := demand{key: Key{Container: u.Name}, pod: none, live: true, want: u.CPUs, options: &p.Options}
-			for _, held := range previous {
-				if held.Key == c.key {
-					c.had(held)
-				}
-			}
+			c := newDemand(none, Key{Container: u.Name}, recorded(held, u.Name))
+			c.live, c.want, c.options = true, u.CPUs, &p.Options
 			all = append(all, c)
 		}
 	}
@@ -126,13 +118,8 @@ func unitDemands(p *Pools, previous []Assignment) []demand {
 // appendDemands appends the demands of one pod; previous are its assignments.
 func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assignment) []demand {
 	verdicts, first := class.verdicts, len(all)
-	before := func(name string) []Assignment {
-		n := 0
-		for n < len(previous) && previous[n].Container == name {
-			n++
-		}
-		of := previous[:n]
-		previous = previous[n:]
+	before := func(name string) (of []Assignment) {
+		of, previous = cut(previous, func(a *Assignment) bool { return a.Container == name })
 		return of
 	}
 	reserve := newDemand(pod, Key{PodUID: p.UID}, before(""))
@@ -145,33 +132,25 @@ func appendDemands(all []demand, pod int, p *Pod, class *class, previous []Assig
 	if reserve.want > 0 || !reserve.cpus.IsEmpty() || !reserve.away.IsEmpty() {
 		all = append(all, reserve)
 	}
-	start := 0
-	for start < len(p.Containers) && p.Containers[start].Kind == Infra {
-		start++ // they come first, and never need any CPUs
-	}
-	for start < len(p.Containers) || len(previous) > 0 {
-		if start == len(p.Containers) || len(previous) > 0 && previous[0].Container < p.Containers[start].Name {
+	i, next := p.newest(0) // pause containers never need any CPUs
+	for i >= 0 || len(previous) > 0 {
+		if i < 0 || len(previous) > 0 && previous[0].Container < p.Containers[i].Name {
 			// Only the assignment is left of the container.
 			held := before(previous[0].Container)
 			all = append(all, newDemand(pod, held[0].Key, held))
 			continue
 		}
-		name := p.Containers[start].Name
-		end := start + 1
-		for end < len(p.Containers) && p.Containers[end].Name == name {
-			end++
-		}
-		held := before(name)
-		newest := start + newestOf(p.Containers[start:end])
-		if v := verdicts[newest]; v.pool == Guaranteed {
-			c := newDemand(pod, Key{PodUID: p.UID, Container: name}, held).madeBy(&p.Containers[newest], v)
+		ctr := &p.Containers[i]
+		held := before(ctr.Name)
+		if v := verdicts[i]; v.pool == Guaranteed {
+			c := newDemand(pod, Key{PodUID: p.UID, Container: ctr.Name}, held).madeBy(ctr, v)
 			if c.live && p.Resources.Shares != 0 {
-				c.part = c.part || p.Containers[newest].Resources.isPart(p.Resources)
-				c.full = p.Containers[newest].Resources.isFull(p.Resources)
+				c.part = c.part || ctr.Resources.isPart(p.Resources)
+				c.full = ctr.Resources.isFull(p.Resources)
 			}
 			all = append(all, c)
 		}
-		start = end
+		i, next = p.newest(next)
 	}
 	leaveHeld(all[first:])
 	return all

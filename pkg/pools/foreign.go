@@ -44,12 +44,7 @@ func isForeign(p *Pod) bool {
 
 // hasForeign reports whether another manager places a container of the pod.
 func (p *Pod) hasForeign() bool {
-	for i := range p.Containers {
-		if p.Containers[i].Foreign != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Containers, func(ctr Container) bool { return ctr.Foreign != nil })
 }
 
 // foreign overrides the verdicts of containers that another manager places. A pause

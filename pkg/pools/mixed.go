@@ -106,13 +106,9 @@ func (r *resolver) checkMixed(g GuaranteedSpec) {
 // checkMixedList checks the list against the machine and the guaranteed pool. It may be part of
 // another pool.
 func (r *resolver) checkMixedList(s Spec) {
-	l := list{field: mixedCPUsKey, cpus: s.Guaranteed.Mixed.CPUs}
+	l := list{field: mixedCPUsKey, cpus: &s.Guaranteed.Mixed.CPUs}
 	if l.cpus.IsEmpty() {
 		return
 	}
-	if r.checkPresent(l); l.cpus.IsSubsetOf(r.topology.Present) {
-		r.checkOnline(l)
-	}
-	r.checkDisjoint(l, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
-	r.checkDisjoint(l, list{field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs})
+	r.checkList(l, list{field: guaranteedKey, cpus: &s.Guaranteed.CPUs}, list{field: claimCPUsKey, cpus: &s.Guaranteed.Claims.CPUs})
 }

@@ -24,7 +24,7 @@ type placer struct {
 	// room has the capacity for all placements of the plan.
 	room   []Placement
 	claims []ClaimPlan
-	mems   *memory // nil when memory is not bound
+	bound  *topology.Topology // nil when memory is not bound
 }
 
 // newPlacer returns a placer for a plan that has Free, Resting and Claims.
@@ -43,7 +43,7 @@ func newPlacer(in *Input, plan *Plan, containers int) *placer {
 		b.ofPartition = append(b.ofPartition, p.CPUs.Difference(b.taken))
 	}
 	if in.Pools.BindMemory {
-		b.mems = newMemory(in.Machine.Topology())
+		b.bound = in.Machine.Topology()
 	}
 	return b
 }
@@ -93,13 +93,13 @@ func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 			at.Pool, at.CPUs, at.Reason = Shared, b.ofShared, v.reason
 		}
 		if at.Exclusive {
-			at.Mems = b.mems.of(at.CPUs)
+			at.Mems = b.memoryOf(at.CPUs)
 			if v.mixed {
 				b.mix(at)
 			}
 			at.Unlimited = !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		} else if at.InPodPool() {
-			at.Mems = b.mems.of(at.CPUs)
+			at.Mems = b.memoryOf(at.CPUs)
 			at.Unlimited = (v.pool == ofClaims || hasQuotaOf(ctr.Resources, set.want)) && !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		}
 		at.Unread = p.Unread && at.Pool != Guaranteed && at.Pool != Other
@@ -168,18 +168,20 @@ func (b *placer) guaranteed(at *Placement, c *demand, v *verdict) {
 
 // reportDemand reports the problems of a demand.
 func (b *placer) reportDemand(p *Pod, c *demand) {
-	if c.contested {
-		b.report(p, c.key.Container, overlap())
+	for _, r := range c.anomalies() {
+		b.report(p, c.key.Container, r)
 	}
-	b.reportKept(p, c)
-	if !c.live || c.cpus.Len() >= c.want {
-		return
+	if c.missing > 0 {
+		b.report(p, "", Reason{CodeNotReserved,
+			"the pod's total cannot be reserved completely for containers that start later; they may find too few CPUs"})
 	}
-	if c.cpus.IsEmpty() {
+	switch {
+	case !c.lacks():
+	case c.cpus.IsEmpty():
 		b.report(p, c.key.Container, b.refused(c))
-		return
+	default:
+		b.report(p, c.key.Container, b.short(c))
 	}
-	b.report(p, c.key.Container, b.short(c))
 }
 
 func overlap() Reason {
@@ -234,26 +236,10 @@ func podShares(p *Pod, verdicts []verdict) (shares uint64, annotated bool) {
 	return min(max(shares, workload.MinShares), workload.MaxShares), annotated
 }
 
-// memory knows which NUMA node's memory belongs to each CPU.
-type memory struct {
-	topology *topology.Topology
-	// near holds for each node, by index, the IDs of the nearest nodes with memory: the node
-	// itself in most cases. It is empty if no node is known to have memory. With numa=fake,
-	// several nodes have the memory of the same CPUs.
-	near []cpuset.Set
-}
-
-func newMemory(t *topology.Topology) *memory {
-	m := &memory{topology: t, near: make([]cpuset.Set, len(t.Nodes))}
-	for i := range t.Nodes {
-		m.near[i] = nearestMemory(t, i)
-	}
-	return m
-}
-
 // nearestMemory returns the IDs of the nodes whose memory is nearest to the node with index i.
-// These are the node itself and nodes without CPUs that are as near. If the node has no memory,
-// it is the nearest node with memory, the lowest of equal ones.
+// These are the node itself and nodes without CPUs that are as near: with numa=fake, several
+// nodes have the memory of the same CPUs. If the node has no memory, it is the nearest node with
+// memory, the lowest of equal ones. The result is empty if no node is known to have memory.
 func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	from := t.Nodes[i]
 	distance := func(j int) int {
@@ -280,17 +266,15 @@ func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	return near
 }
 
-// of returns the IDs of the nodes whose memory the CPUs should use; empty if
+// memoryOf returns the IDs of the nodes whose memory the CPUs should use; empty if
 // memory is not bound.
-func (m *memory) of(cpus cpuset.Set) cpuset.Set {
-	var ids cpuset.Set
-	if m == nil {
+func (b *placer) memoryOf(cpus cpuset.Set) (ids cpuset.Set) {
+	if b.bound == nil {
 		return ids
 	}
-	last := none
-	for id := range cpus.All() {
-		if cpu, ok := m.topology.CPU(id); ok && cpu.Node != last {
-			last, ids = cpu.Node, ids.Union(m.near[cpu.Node])
+	for i := range b.bound.Nodes {
+		if b.bound.Nodes[i].CPUs.Overlaps(cpus) {
+			ids = ids.Union(nearestMemory(b.bound, i))
 		}
 	}
 	return ids
@@ -319,28 +303,20 @@ func (b *placer) units(demands []demand) []UnitPlan {
 
 // exclusiveUnit places a unit that requests exclusive CPUs.
 func (b *placer) exclusiveUnit(at *UnitPlan, c *demand) {
-	report := func(r Reason) { b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r}) }
-	if c.contested {
-		report(overlap())
-	}
-	if r, is := reportAway(c); is {
-		report(r)
-	}
-	if c.crowded {
-		report(crowded())
-	}
-	switch {
-	case c.cpus.IsEmpty():
+	if c.cpus.IsEmpty() {
 		at.Pool, at.CPUs, at.Refused, at.Reason = Shared, b.ofShared, c.refused, b.refused(c)
-	case c.lacks():
-		at.Reason = b.short(c)
-	default:
+	} else {
+		at.Pool, at.CPUs, at.Exclusive, at.Mems = Guaranteed, c.cpus, true, b.memoryOf(c.cpus)
 		at.Reason = Reason{CodeUnit, count(c.want, "whole CPU") + ", as configured"}
+		if c.lacks() {
+			at.Reason = b.short(c)
+		}
 	}
+	problems := c.anomalies()
 	if c.lacks() {
-		report(at.Reason)
+		problems = append(problems, at.Reason)
 	}
-	if !c.cpus.IsEmpty() {
-		at.Pool, at.CPUs, at.Exclusive, at.Mems = Guaranteed, c.cpus, true, b.mems.of(c.cpus)
+	for _, r := range problems {
+		b.problems = append(b.problems, Problem{Unit: at.Name, Reason: r})
 	}
 }

@@ -247,15 +247,14 @@ func (o *Owner) ofPod(p *Pod) {
 		o.Fixed = "reserved for later containers of the pod"
 		return
 	}
-	start := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Kind == App && c.Name == o.Key.Container })
-	if start < 0 {
+	i, next := p.newest(0)
+	for i >= 0 && p.Containers[i].Name != o.Key.Container {
+		i, next = p.newest(next)
+	}
+	if i < 0 {
 		return
 	}
-	end := start + 1
-	for end < len(p.Containers) && p.Containers[end].Name == o.Key.Container {
-		end++
-	}
-	newest := &p.Containers[start+newestOf(p.Containers[start:end])]
+	newest := &p.Containers[i]
 	o.Nodes = newest.Nodes
 	switch {
 	case p.Unread:

@@ -263,14 +263,12 @@ func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContain
 // container's instances. An iterator would allocate.
 func (p *Pod) newest(at int) (i, next int) {
 	for at < len(p.Containers) {
-		end := at + 1
-		for end < len(p.Containers) && p.Containers[end].Name == p.Containers[at].Name && p.Containers[end].Kind == p.Containers[at].Kind {
-			end++
+		of := &p.Containers[at]
+		same, _ := cut(p.Containers[at:], func(ctr *Container) bool { return ctr.Name == of.Name && ctr.Kind == of.Kind })
+		if of.Kind == App {
+			return at + newestOf(same), at + len(same)
 		}
-		if p.Containers[at].Kind == App {
-			return at + newestOf(p.Containers[at:end]), end
-		}
-		at = end
+		at += len(same)
 	}
 	return -1, at
 }

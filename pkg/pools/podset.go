@@ -47,14 +47,11 @@ func (l *podLevel) demand(pod int, p *Pod, verdicts []verdict, previous []Assign
 	return c
 }
 
-// recorded returns the assignments of a container.
+// recorded returns the assignments of a container of a pod, or of a unit.
 func recorded(all []Assignment, name string) []Assignment {
 	i, _ := slices.BinarySearchFunc(all, name, func(a Assignment, name string) int { return cmp.Compare(a.Container, name) })
-	n := i
-	for n < len(all) && all[n].Container == name {
-		n++
-	}
-	return all[i:n]
+	of, _ := cut(all[i:], func(a *Assignment) bool { return a.Container == name })
+	return of
 }
 
 // inherit gives a pod the CPUs that were recorded for it and for its containers. Live parts come

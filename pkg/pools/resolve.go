@@ -37,15 +37,9 @@ const (
 func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	s = s.On(t)
 	r := resolver{topology: t}
-	lists := s.lists()
+	lists := r.lists(&s)
 	for i, l := range lists {
-		r.checkPresent(l)
-		for _, earlier := range lists[:i] {
-			r.checkDisjoint(l, earlier)
-		}
-		if l.cpus.IsSubsetOf(t.Present) {
-			r.checkOnline(l)
-		}
+		r.checkList(l, lists[:i]...)
 	}
 	r.checkSpec(s)
 	r.checkMixedList(s)
@@ -56,7 +50,7 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	}
 	for i, spec := range s.Partitions {
 		if spec.All && s.Guaranteed.CPUs.Union(s.Guaranteed.Claims.CPUs).Intersection(t.Online).Equal(t.Online) {
-			r.report(partitionKey(i, "cpus"), "all", "the guaranteed pool has all online CPUs %s; take some from it", t.Online)
+			r.report(r.partitionKey(i, "cpus"), "all", "the guaranteed pool has all online CPUs %s; take some from it", t.Online)
 		}
 	}
 	r.checkCapacity(s, p)
@@ -69,8 +63,8 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 // pools returns the pools of s on a machine, also if s has errors.
 func (s Spec) pools(t *topology.Topology) Pools {
 	var taken, reserved cpuset.Set
-	for _, l := range s.lists() {
-		taken = taken.Union(l.cpus)
+	for _, l := range new(resolver).lists(&s) {
+		taken = taken.Union(*l.cpus)
 	}
 	for _, spec := range s.Partitions {
 		reserved = reserved.Union(spec.CPUs)
@@ -130,31 +124,29 @@ func (s Spec) pools(t *topology.Topology) Pools {
 // list is a pool that the configuration gives as a list of CPUs, or as auto.
 type list struct {
 	field string
-	cpus  cpuset.Set
+	cpus  *cpuset.Set // in the Spec
 	auto  bool
 }
 
 // lists returns the pools with a list, in the order of the configuration.
-func (s Spec) lists() []list {
+func (r *resolver) lists(s *Spec) []list {
 	var lists []list
-	for i, p := range s.Partitions {
-		if !p.All {
-			lists = append(lists, list{partitionKey(i, "cpus"), p.CPUs, p.Auto})
+	for i := range s.Partitions {
+		if p := &s.Partitions[i]; !p.All {
+			lists = append(lists, list{r.partitionKey(i, "cpus"), &p.CPUs, p.Auto})
 		}
 	}
 	if s.Shared != nil {
-		lists = append(lists, list{field: sharedKey, cpus: *s.Shared})
+		lists = append(lists, list{field: sharedKey, cpus: s.Shared})
 	}
 	if !s.Guaranteed.CPUs.IsEmpty() {
-		lists = append(lists, list{field: guaranteedKey, cpus: s.Guaranteed.CPUs})
+		lists = append(lists, list{field: guaranteedKey, cpus: &s.Guaranteed.CPUs})
 	}
 	if !s.Guaranteed.Claims.CPUs.IsEmpty() {
-		lists = append(lists, list{field: claimCPUsKey, cpus: s.Guaranteed.Claims.CPUs})
+		lists = append(lists, list{field: claimCPUsKey, cpus: &s.Guaranteed.Claims.CPUs})
 	}
 	return lists
 }
-
-func partitionKey(i int, key string) string { return fmt.Sprintf("partitions[%d].%s", i, key) }
 
 // resolver collects problems.
 type resolver struct {
@@ -173,29 +165,32 @@ func (r *resolver) number(i int) int {
 	return r.numbers[i]
 }
 
-func (r *resolver) partitionKey(i int, key string) string { return partitionKey(r.number(i), key) }
+func (r *resolver) partitionKey(i int, key string) string {
+	return fmt.Sprintf("partitions[%d].%s", r.number(i), key)
+}
 
 func (r *resolver) report(field, value, format string, args ...any) {
 	r.problems = append(r.problems, &FieldError{field, value, fmt.Sprintf(format, args...)})
 }
 
 // checkPresent reports CPUs that the machine lacks.
-func (r *resolver) checkPresent(l list) {
+func (r *resolver) checkPresent(l list, effect string) {
 	if absent := l.cpus.Difference(r.topology.Present); !absent.IsEmpty() {
-		r.report(l.field, l.cpus.String(), "the machine has no CPU %s; it has %s", absent, r.topology.Present)
+		r.report(l.field, l.cpus.String(), "the machine has no CPU %s; it has %s%s", absent, r.topology.Present, effect)
 	}
 }
 
-// checkDisjoint reports CPUs that are in both lists.
-func (r *resolver) checkDisjoint(l, earlier list) {
-	if both := l.cpus.Intersection(earlier.cpus); !both.IsEmpty() {
-		r.report(l.field, l.cpus.String(), "CPU %s is in %s too; take it out of one of them", both, earlier.field)
+// checkList reports CPUs that the machine lacks or that another list has, and a list without an
+// online CPU.
+func (r *resolver) checkList(l list, others ...list) {
+	r.checkPresent(l, "")
+	for _, other := range others {
+		if both := l.cpus.Intersection(*other.cpus); !both.IsEmpty() {
+			r.report(l.field, l.cpus.String(), "CPU %s is in %s too; take it out of one of them", both, other.field)
+		}
 	}
-}
-
-// checkOnline reports a list without an online CPU.
-func (r *resolver) checkOnline(l list) {
 	switch {
+	case !l.cpus.IsSubsetOf(r.topology.Present):
 	case l.cpus.IsEmpty() && l.auto:
 		r.report(l.field, "auto", "the other pools leave no online CPU of %s for it; take some from them", r.topology.Online)
 	case l.cpus.IsEmpty():

@@ -269,11 +269,6 @@ func (in *Input) hasClaims(podUID string) bool {
 	return podUID != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.PodUID == podUID })
 }
 
-// uses reports whether a container uses the claim.
-func (p *ClaimPlan) uses(podUID, container string) bool {
-	return p.PodUID == podUID && slices.Contains(p.Containers, container)
-}
-
 // ofClaims is the pool of containers that use claims, until their CPUs are known. Then they are in the
 // guaranteed pool.
 const ofClaims Pool = "claims"
@@ -313,7 +308,7 @@ func (b *placer) onClaims(p *Pod, at *Placement) {
 	var refused *ClaimPlan
 	for i := range b.claims {
 		claim := &b.claims[i]
-		if !claim.uses(p.UID, at.Name) {
+		if claim.PodUID != p.UID || !slices.Contains(claim.Containers, at.Name) {
 			continue
 		}
 		at.CPUs, at.Claims = at.CPUs.Union(claim.CPUs), append(at.Claims, claim.UID)

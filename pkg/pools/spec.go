@@ -178,8 +178,8 @@ func (s Spec) On(t *topology.Topology) Spec {
 		return s
 	}
 	free := t.Online.Difference(s.Guaranteed.Mixed.CPUs)
-	for _, l := range s.lists() {
-		free = free.Difference(l.cpus)
+	for _, l := range new(resolver).lists(&s) {
+		free = free.Difference(*l.cpus)
 	}
 	s.Partitions = slices.Clone(s.Partitions)
 	for i := range s.Partitions {
