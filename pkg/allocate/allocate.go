@@ -30,23 +30,21 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 	if r.CPUs <= 0 {
 		return cpuset.Set{}, nil
 	}
-	s.considered, s.steps = 0, 0
-	s.request, s.attempt = r, attempt{s: s, r: &s.request}
-	a := &s.attempt
+	s.request, s.have, s.never, s.considered, s.steps = r, nil, "", 0, 0
 	if !r.Have.IsEmpty() {
 		clear(s.had)
 		s.m.mark(s.had, r.Have)
-		a.have = s.had
+		s.have = s.had
 	}
-	refusal := a.precheck()
+	refusal := s.precheck()
 	if refusal == nil {
-		for w := range a.tries {
-			if refusal = a.run(w); refusal == nil {
+		for w := range s.tries {
+			if refusal = s.run(w); refusal == nil {
 				return s.commit(&r.Options), nil
 			}
 		}
 	}
-	if never := a.neverPossible(); never != "" {
+	if never := s.neverPossible(); never != "" {
 		refusal.Why = never
 	}
 	return cpuset.Set{}, refusal
@@ -54,16 +52,16 @@ func (s *Supply) Take(r Request) (cpuset.Set, error) {
 
 // neverPossible returns the reason of a refusal that other owners do not cause, because the
 // empty pool has no room either. It returns "" if they may cause it.
-func (a *attempt) neverPossible() string {
-	if a.never == "" || a.r.Pool.IsEmpty() {
+func (s *Supply) neverPossible() string {
+	if s.never == "" || s.request.Pool.IsEmpty() {
 		return ""
 	}
-	empty, again := a.s.m.Supply(a.r.Pool.Difference(a.r.Have)), *a.r
+	empty, again := s.m.Supply(s.request.Pool.Difference(s.request.Have)), s.request
 	again.Pool = cpuset.Set{}
 	if _, err := empty.Take(again); err == nil {
 		return ""
 	}
-	return empty.attempt.never
+	return empty.never
 }
 
 // commit takes the picked CPUs.
@@ -83,24 +81,15 @@ func (s *Supply) commit(o *Options) cpuset.Set {
 	return cpus
 }
 
-// attempt tries to meet a request, first with all its preferences, then with
-// fewer.
-type attempt struct {
-	s     *Supply
-	r     *Request
-	have  []uint64 // a bitset of Have; nil when it is empty
-	never string   // reason of the last refusal for the case that other owners do not cause it
-}
-
 // required are the preferences that one try requires.
 type required struct{ isolated, coreType bool }
 
 // tries yields the preferences in their order: a try with a preference comes before the try
 // without it, and isolation before the kind of core.
-func (a *attempt) tries(yield func(required) bool) {
-	o := &a.r.Options
+func (s *Supply) tries(yield func(required) bool) {
+	o := &s.request.Options
 	kinds := o.CoreTypePreference
-	if !a.s.m.hybrid {
+	if !s.m.hybrid {
 		kinds = ""
 	}
 	for _, isolated := range [...]bool{true, false} {
@@ -127,30 +116,30 @@ func insists(w Preference, on bool) bool {
 }
 
 // precheck refuses requests that no set of free CPUs could meet.
-func (a *attempt) precheck() *Refusal {
-	r, m := a.r, a.s.m
+func (s *Supply) precheck() *Refusal {
+	r, m := &s.request, s.m
 	if errs := r.Options.Validate(); len(errs) > 0 {
-		return a.refuse(BadOptions, 0, "%s", errs[0])
+		return s.refuse(BadOptions, 0, "%s", errs[0])
 	}
-	if total := r.CPUs + count(a.have); r.Options.FullPCPUsOnly && total%m.Group() != 0 {
-		return a.refuse(SMTAlignment, count(a.s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; request %d, or disable the option",
+	if total := r.CPUs + count(s.have); r.Options.FullPCPUsOnly && total%m.Group() != 0 {
+		return s.refuse(SMTAlignment, count(s.free), "full-pcpus-only gives whole cores of %d threads, and %d is no multiple of it; request %d, or disable the option",
 			m.group, total, total+m.group-total%m.group)
 	}
-	if free := count(a.s.free); free < r.CPUs {
-		most := free + count(a.have)
-		a.never = fmt.Sprintf("the pool has only %d CPUs; request at most %d, or make the pool larger", most, most)
-		return a.refuse(TooFewFree, free, "%d more are needed; request fewer, make the pool larger, or wait until others end", r.CPUs-free)
+	if free := count(s.free); free < r.CPUs {
+		most := free + count(s.have)
+		s.never = fmt.Sprintf("the pool has only %d CPUs; request at most %d, or make the pool larger", most, most)
+		return s.refuse(TooFewFree, free, "%d more are needed; request fewer, make the pool larger, or wait until others end", r.CPUs-free)
 	}
 	return nil
 }
 
-func (a *attempt) refuse(code string, usable int, format string, args ...any) *Refusal {
-	return &Refusal{Asked: a.r.CPUs, Free: count(a.s.free), Usable: usable, Code: code, Why: fmt.Sprintf(format, args...)}
+func (s *Supply) refuse(code string, usable int, format string, args ...any) *Refusal {
+	return &Refusal{Asked: s.request.CPUs, Free: count(s.free), Usable: usable, Code: code, Why: fmt.Sprintf(format, args...)}
 }
 
-// filter returns the filter for the options and w.
-func (a *attempt) filter(w required) filter {
-	o, m := &a.r.Options, a.s.m
+// filterFor returns the filter for the options and w.
+func (s *Supply) filterFor(w required) filter {
+	o, m := &s.request.Options, s.m
 	f := filter{wholeCores: o.FullPCPUsOnly, untouched: o.OneOwnerPerCore, spread: o.DistributeCPUsAcrossCores}
 	switch {
 	case !w.isolated:
@@ -170,53 +159,52 @@ func (a *attempt) filter(w required) filter {
 }
 
 // run picks CPUs into the view of the supply.
-func (a *attempt) run(w required) *Refusal {
-	p := &a.s.placing
-	*p = placing{a: a, v: &a.s.view, f: a.filter(w), q: search{scratch: &a.s.scratch}}
-	a.start(&p.f)
-	refusal := a.tooFew(&p.f)
+func (s *Supply) run(w required) *Refusal {
+	s.filter, s.hinted, s.search = s.filterFor(w), nil, search{}
+	s.start()
+	refusal := s.tooFew()
 	if refusal == nil {
-		refusal = p.run()
+		refusal = s.place()
 	}
-	a.s.considered += p.q.considered
-	a.s.steps += p.q.steps
+	s.considered += s.search.considered
+	s.steps += s.search.steps
 	return refusal
 }
 
-// start counts the CPUs that f admits, and picks CPUs of cores that the owner already uses.
-func (a *attempt) start(f *filter) {
-	v := &a.s.view
-	v.reset(a.s, a.have, f)
-	v.picked = slices.Grow(v.picked, a.r.CPUs)
+// start counts the CPUs that the filter admits, and picks CPUs of cores that the owner already uses.
+func (s *Supply) start() {
+	v := &s.view
+	v.reset(s, s.have, &s.filter)
+	v.picked = slices.Grow(v.picked, s.request.CPUs)
 	if !v.spread {
-		v.completeCores(a.r.CPUs, f.wholeCores)
+		v.completeCores(s.request.CPUs, s.filter.wholeCores)
 	}
 }
 
-// tooFew refuses when f leaves too little.
-func (a *attempt) tooFew(f *filter) *Refusal {
-	v, o, asked := &a.s.view, &a.r.Options, a.r.CPUs
+// tooFew refuses when the filter leaves too little.
+func (s *Supply) tooFew() *Refusal {
+	v, o, asked := &s.view, &s.request.Options, s.request.CPUs
 	if v.total.cpus()+len(v.picked) >= asked {
 		return nil
 	}
-	left := slices.Clone(a.s.free)
-	if keep(left, f.isolated); count(left) < asked {
-		return a.refuse(TooFewIsolated, count(left), "isolated-cpus: require takes only CPUs that the kernel isolates since boot (isolcpus); write prefer, or isolate more")
+	left := slices.Clone(s.free)
+	if keep(left, s.filter.isolated); count(left) < asked {
+		return s.refuse(TooFewIsolated, count(left), "isolated-cpus: require takes only CPUs that the kernel isolates since boot (isolcpus); write prefer, or isolate more")
 	}
-	if keep(left, f.coreType); count(left) < asked {
-		return a.refuse(TooFewOfCoreType, count(left), "core-type: %s takes only cores of that kind; write prefer-%s, or request fewer", o.CoreType, o.CoreType)
+	if keep(left, s.filter.coreType); count(left) < asked {
+		return s.refuse(TooFewOfCoreType, count(left), "core-type: %s takes only cores of that kind; write prefer-%s, or request fewer", o.CoreType, o.CoreType)
 	}
 	if o.FullPCPUsOnly {
-		return a.refuseFragments()
+		return s.refuseFragments()
 	}
-	return a.refuse(TooFewUntouchedCores, v.total.cpus(),
+	return s.refuse(TooFewUntouchedCores, v.total.cpus(),
 		"the other free CPUs are in cores that belong in part to another owner or pool (one-owner-per-core); request fewer, or wait until others end")
 }
 
-func (a *attempt) refuseFragments() *Refusal {
-	a.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and the cores of the pool never add up to %d CPUs; request another number, or disable the option",
-		a.r.CPUs+count(a.have))
-	return a.refuse(TooFewWholeCores, a.s.view.total.cpus(),
+func (s *Supply) refuseFragments() *Refusal {
+	s.never = fmt.Sprintf("full-pcpus-only takes only whole cores, and the cores of the pool never add up to %d CPUs; request another number, or disable the option",
+		s.request.CPUs+count(s.have))
+	return s.refuse(TooFewWholeCores, s.view.total.cpus(),
 		"full-pcpus-only takes only completely free cores, and these are too few; request fewer, or see "+defragment)
 }
 
@@ -297,16 +285,19 @@ const defragment = "cpupoold plan --defrag"
 
 // Supply is a set of CPUs to choose from. It is not safe for concurrent use.
 type Supply struct {
-	m    *Machine
-	free []uint64 // a bitset
-	had  []uint64 // memory for an owner's CPUs, a bitset.
-	view view     // kept for its memory, and because it may still be right
-	// request, attempt and placing belong to the last Take; the next one reuses their
-	// memory.
+	m       *Machine
+	free    []uint64 // a bitset
+	had     []uint64 // memory for an owner's CPUs, a bitset.
+	view    view     // kept for its memory, and because it may still be right
+	scratch scratch
+	// The fields below belong to the last Take. It tries to meet the request first with all its
+	// preferences, then with fewer. Filter, hinted and search belong to the last attempt.
 	request    Request
-	attempt    attempt
-	placing    placing
-	scratch    scratch
+	have       []uint64 // a bitset of Have; nil when it is empty
+	never      string   // reason of the last refusal for the case that other owners do not cause it
+	filter     filter
+	hinted     []bool // marks the nodes of the hint, by index; nil without a hint
+	search     search
 	considered int // number of combinations of the last Take
 	steps      int // number of steps of its distributions
 }

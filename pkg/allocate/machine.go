@@ -79,7 +79,7 @@ func New(t *topology.Topology) *Machine {
 		m.threads, m.group = max(m.threads, n), gcd(m.group, n)
 	}
 	m.l3sSpanCells = len(m.leaves) > len(t.L3s)
-	m.hybrid = !isZero(m.performance) && !isZero(m.efficiency)
+	m.hybrid = count(m.performance) > 0 && count(m.efficiency) > 0
 	return m
 }
 
@@ -210,15 +210,6 @@ func overlap(a, b []uint64) bool {
 		}
 	}
 	return false
-}
-
-func isZero(words []uint64) bool {
-	for _, w := range words {
-		if w != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func gcd(a, b int) int {

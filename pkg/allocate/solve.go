@@ -3,67 +3,67 @@ package allocate
 // solve picks the needed CPUs from the allowed cells; nil allows all cells. If limit is not 0, it
 // uses at most limit nodes (packages with align-by-socket). If that is not possible, it picks
 // none and returns false.
-func (p *placing) solve(allowed []bool, limit int) bool {
-	if p.need() == 0 {
+func (s *Supply) solve(allowed []bool, limit int) bool {
+	if s.need() == 0 {
 		return true
 	}
-	o := &p.a.r.Options
-	p.newSearch(allowed, limit)
-	if o.DistributeCPUsAcrossNUMA && p.q.distribute() {
+	o := &s.request.Options
+	s.newSearch(allowed, limit)
+	if o.DistributeCPUsAcrossNUMA && s.search.distribute() {
 		return true
 	}
 	if o.DistributeCPUsAcrossCores && limit == 0 {
-		p.takeWholeGroups(allowed)
-		if p.need() == 0 {
+		s.takeWholeGroups(allowed)
+		if s.need() == 0 {
 			return true
 		}
-		p.newSearch(allowed, limit)
+		s.newSearch(allowed, limit)
 	}
-	if !p.q.run() {
+	if !s.search.run() {
 		return false
 	}
-	p.q.fill(p.q.best.leaves)
+	s.search.fill(s.search.best.leaves)
 	return true
 }
 
-// newSearch prepares q for the CPUs that are still needed.
-func (p *placing) newSearch(allowed []bool, limit int) {
-	m, o := p.v.m, &p.a.r.Options
-	p.q = search{
-		scratch: p.q.scratch,
-		m:       m, v: p.v, n: p.need(), limit: limit, allowed: allowed,
+// newSearch prepares the search for the CPUs that are still needed.
+func (s *Supply) newSearch(allowed []bool, limit int) {
+	m, o := s.m, &s.request.Options
+	s.search = search{
+		scratch: &s.scratch,
+		m:       m, v: &s.view, n: s.need(), limit: limit, allowed: allowed,
 		byPackage:   o.AlignBySocket || o.DistributeCPUsAcrossCores && limit == 0,
 		cachesFirst: o.PreferAlignCPUsByUncoreCache,
 		spread:      o.DistributeCPUsAcrossCores,
 		whole:       o.FullPCPUsOnly,
-		considered:  p.q.considered,
-		steps:       p.q.steps,
+		considered:  s.search.considered,
+		steps:       s.search.steps,
 	}
 	nodes, packages, l3s := len(m.cellsOfNode), len(m.cellsOfPackage), len(m.topology.L3s)
-	p.q.reuse()
-	marks := p.q.marks
+	s.search.reuse()
+	marks := s.search.marks
 	next := func(n int) []bool {
-		s := marks[:n:n]
+		part := marks[:n:n]
 		marks = marks[n:]
-		return s
+		return part
 	}
-	q := &p.q
+	q := &s.search
 	q.inNode, q.inPackage, q.inL3 = next(nodes), next(packages), next(l3s)
 	q.nearNode, q.nearPackage, q.nearL3 = next(nodes), next(packages), next(l3s)
-	if len(p.v.own) > 0 || len(p.v.picked) > 0 {
-		for cpu := range eachBit(p.v.have) {
+	if len(s.view.own) > 0 || len(s.view.picked) > 0 {
+		for cpu := range eachBit(s.view.have) {
 			q.markBase(m.core[cpu])
 		}
 	}
-	for cpu := range p.a.r.Near.All() {
+	for cpu := range s.request.Near.All() {
 		if core := m.coreOf(cpu); core != none {
 			q.markNear(core)
 		}
 	}
-	if p.hinted != nil {
-		q.hintedNodes = p.hinted
+	if s.hinted != nil {
+		q.hintedNodes = s.hinted
 		for i := range m.topology.Nodes {
-			q.nearNode[i] = q.nearNode[i] || p.a.r.Nodes.Contains(m.topology.Nodes[i].ID)
+			q.nearNode[i] = q.nearNode[i] || s.request.Nodes.Contains(m.topology.Nodes[i].ID)
 		}
 	}
 	q.order = q.sequence()
@@ -93,8 +93,8 @@ func (q *search) markNear(core int32) {
 // for a whole node gets all of its cores, and no other node. Packages where the owner has
 // CPUs come first, then the fullest that has enough for the whole request, then the
 // emptiest.
-func (p *placing) takeWholeGroups(allowed []bool) {
-	m := p.v.m
+func (s *Supply) takeWholeGroups(allowed []bool) {
+	m := s.m
 	outer, inner := m.cellsOfPackage, m.cellsOfNode
 	if len(outer) >= len(inner) {
 		outer, inner = inner, outer
@@ -103,36 +103,36 @@ func (p *placing) takeWholeGroups(allowed []bool) {
 		for {
 			var best []int32
 			for _, cells := range groups {
-				n := p.wholeGroup(cells, allowed)
-				if n > 0 && n <= p.need() && (best == nil || p.closer(cells, best)) {
+				n := s.wholeGroup(cells, allowed)
+				if n > 0 && n <= s.need() && (best == nil || s.closer(cells, best)) {
 					best = cells
 				}
 			}
 			if best == nil {
 				break
 			}
-			p.takeCells(best)
+			s.takeCells(best)
 		}
 	}
 }
 
 // closer reports whether the package of cells is better than the package of others.
-func (p *placing) closer(cells, others []int32) bool {
-	a, b := p.v.m.cells[cells[0]].pkg, p.v.m.cells[others[0]].pkg
-	if inA, inB := p.inPackage(a), p.inPackage(b); inA != inB {
+func (s *Supply) closer(cells, others []int32) bool {
+	a, b := s.m.cells[cells[0]].pkg, s.m.cells[others[0]].pkg
+	if inA, inB := s.inPackage(a), s.inPackage(b); inA != inB {
 		return inA
 	}
-	usableA, usableB := p.usableIn(p.v.m.cellsOfPackage[a]), p.usableIn(p.v.m.cellsOfPackage[b])
-	if fitsA, fitsB := usableA >= p.need(), usableB >= p.need(); fitsA != fitsB || !fitsA {
+	usableA, usableB := s.usableIn(s.m.cellsOfPackage[a]), s.usableIn(s.m.cellsOfPackage[b])
+	if fitsA, fitsB := usableA >= s.need(), usableB >= s.need(); fitsA != fitsB || !fitsA {
 		return usableA > usableB
 	}
 	return usableA < usableB
 }
 
 // inPackage reports whether the owner has CPUs in a package.
-func (p *placing) inPackage(pkg int32) bool {
-	m := p.v.m
-	for cpu := range eachBit(p.v.have) {
+func (s *Supply) inPackage(pkg int32) bool {
+	m := s.m
+	for cpu := range eachBit(s.view.have) {
 		if m.cells[m.leaves[m.cores[m.core[cpu]].leaf].cell].pkg == pkg {
 			return true
 		}
@@ -140,25 +140,25 @@ func (p *placing) inPackage(pkg int32) bool {
 	return false
 }
 
-func (p *placing) usableIn(cells []int32) int {
+func (s *Supply) usableIn(cells []int32) int {
 	n := 0
 	for _, c := range cells {
-		n += p.v.cells[c].cpus()
+		n += s.view.cells[c].cpus()
 	}
 	return n
 }
 
 // wholeGroup is the number of CPUs of cells if all of them are usable, otherwise 0.
-func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
+func (s *Supply) wholeGroup(cells []int32, allowed []bool) int {
 	n := 0
 	for _, c := range cells {
 		if allowed != nil && !allowed[c] {
 			return 0
 		}
-		n += p.v.cells[c].cpus()
+		n += s.view.cells[c].cpus()
 	}
-	for core := range p.v.m.coresIn(cells) {
-		if int(p.v.coreFree[core]) < len(p.v.m.cores[core].threads) {
+	for core := range s.m.coresIn(cells) {
+		if int(s.view.coreFree[core]) < len(s.m.cores[core].threads) {
 			return 0
 		}
 	}
@@ -166,10 +166,10 @@ func (p *placing) wholeGroup(cells []int32, allowed []bool) int {
 }
 
 // takeCells picks all that is usable in cells.
-func (p *placing) takeCells(cells []int32) {
-	for core := range p.v.m.coresIn(cells) {
-		if n := int(p.v.coreFree[core]); n > 0 {
-			p.v.take(core, n)
+func (s *Supply) takeCells(cells []int32) {
+	for core := range s.m.coresIn(cells) {
+		if n := int(s.view.coreFree[core]); n > 0 {
+			s.view.take(core, n)
 		}
 	}
 }

@@ -1,9 +1,5 @@
 package allocate
 
-import (
-	"math/bits"
-)
-
 // view contains the CPUs that one request may take of a supply, counted by core, leaf and
 // cell, without the CPUs picked for it.
 type view struct {
@@ -91,7 +87,7 @@ func drop(words, bound []uint64) {
 
 func (v *view) markOwn() {
 	v.own = v.own[:0]
-	if isZero(v.have) {
+	if count(v.have) == 0 {
 		return
 	}
 	v.own = grown(v.own, len(v.m.cores))
@@ -145,7 +141,7 @@ const (
 func (f *filter) extent(s *Supply, have []uint64) extent {
 	switch {
 	case f.isolated != nil || f.coreType != nil || f.without != nil || f.wholeCores || f.spread:
-	case f.untouched && isZero(have):
+	case f.untouched && count(have) == 0:
 		return untouchedCores
 	case !f.untouched && !overlap(have, s.free):
 		return allCPUs
@@ -158,10 +154,8 @@ func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.sprea
 
 // countAll is countCore for all cores, for a plain filter.
 func (v *view) countAll() {
-	for i, w := range v.usable {
-		for ; w != 0; w &= w - 1 {
-			v.coreFree[v.m.core[i*wordBits+bits.TrailingZeros64(w)]]++
-		}
+	for cpu := range eachBit(v.usable) {
+		v.coreFree[v.m.core[cpu]]++
 	}
 	stride := 2*v.m.threads + 1
 	for i, k := range v.coreFree {
