@@ -118,7 +118,6 @@ type differ struct {
 	holders, exclusive tally // by CPU: number of items that hold it, and of exclusive ones among them
 }
 
-// add makes items of the targets.
 func (d *differ) add(targets []Target, current func(Path) (Current, bool)) {
 	sorted := slices.Clone(targets)
 	slices.SortFunc(sorted, compareTargets)

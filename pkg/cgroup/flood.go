@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,10 +22,14 @@ const (
 	firstPause = time.Second // between two reports of an overflow
 )
 
-// floods holds the counters of cgroups, and the muted cgroups. The zero value needs a map.
+// floods holds the counters of cgroups, and the pace of the reports about muted cgroups and overflows.
 type floods struct {
 	counts map[Path]*noticeCount
 	poll   time.Time // when muted cgroups are reported as written; zero if none is muted
+
+	lost      bool      // notices have been lost since the last report of an overflow
+	lossDue   time.Time // the earliest next report
+	lossPause time.Duration
 }
 
 // noticeCount is the number of notices of a cgroup in a window.
@@ -49,15 +54,6 @@ func (f *floods) exceeds(p Path, now time.Time) bool {
 	return c.count > maxNotices
 }
 
-// mute mutes a cgroup that exceeds reports.
-func (f *floods) mute(p Path, now time.Time) {
-	c := f.counts[p]
-	c.count, c.muted, c.until = 0, true, now.Add(mutePause)
-	if f.poll.IsZero() {
-		f.poll = now.Add(pollInterval)
-	}
-}
-
 // isMuted reports whether p, or a cgroup that contains p, is muted.
 func (f *floods) isMuted(p Path) bool {
 	if f.poll.IsZero() {
@@ -74,66 +70,38 @@ func (f *floods) isMuted(p Path) bool {
 	}
 }
 
-// polls returns the muted cgroups, sorted, if they are due to be reported as written. It ends
-// the mutes that are over, and reports whether there were any.
-func (f *floods) polls(now time.Time) (due []Path, ended bool) {
+// pollMuted reports the muted cgroups as written, if that is due, and ends the mutes that are over.
+func (w *Watcher) pollMuted(now time.Time) {
+	f := &w.floods
 	if f.poll.IsZero() || now.Before(f.poll) {
-		return nil, false
+		return
 	}
 	f.poll = time.Time{}
-	for p, c := range f.counts {
+	for _, p := range slices.Sorted(maps.Keys(f.counts)) {
+		c := f.counts[p]
 		if !c.muted {
 			continue
 		}
-		due = append(due, p)
+		w.note(Change{Kind: Written, Path: p})
 		if c.muted = now.Before(c.until); c.muted {
 			f.poll = now.Add(pollInterval)
 		} else {
-			ended = true
+			w.settled = false
 		}
 	}
-	slices.Sort(due)
-	return due, ended
 }
 
-// flooding returns the cgroups that are muted, or were muted in the last floodEnd, sorted.
-func (f *floods) flooding(now time.Time) []Path {
-	var all []Path
-	for p, c := range f.counts {
-		if c.muted || !c.until.IsZero() && now.Before(c.until.Add(floodEnd)) {
-			all = append(all, p)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// losses paces the reports of overflows.
-type losses struct {
-	lost  bool      // notices have been lost since the last report
-	due   time.Time // the earliest next report
-	pause time.Duration
-}
-
-// report reports whether an overflow must be reported at now. Longest is the maximum pause.
-func (l *losses) report(now time.Time, longest time.Duration) bool {
-	if !l.lost || now.Before(l.due) {
+// reportLoss reports whether an overflow must be reported at now. Longest is the maximum pause.
+func (f *floods) reportLoss(now time.Time, longest time.Duration) bool {
+	if !f.lost || now.Before(f.lossDue) {
 		return false
 	}
-	if now.Sub(l.due) > longest {
-		l.pause = 0
+	if now.Sub(f.lossDue) > longest {
+		f.lossPause = 0
 	}
-	l.pause = min(max(2*l.pause, firstPause), longest)
-	l.lost, l.due = false, now.Add(l.pause)
+	f.lossPause = min(max(2*f.lossPause, firstPause), longest)
+	f.lost, f.lossDue = false, now.Add(f.lossPause)
 	return true
-}
-
-// next returns the earlier one of two times. The zero time means never.
-func next(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // Due returns the time at which Take returns changes although wake was not called. The zero
@@ -144,27 +112,38 @@ func (w *Watcher) Due() (due time.Time) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.losses.lost {
-		due = w.losses.due
+	due = w.floods.poll
+	if loss := w.floods.lossDue; w.floods.lost && !loss.IsZero() && (due.IsZero() || loss.Before(due)) {
+		due = loss
 	}
-	return next(due, w.floods.poll)
+	return due
 }
 
 // Flooding returns the cgroups with too many notices, sorted. A cgroup counts until one minute
 // after the end of its mute. The result of a nil Watcher is empty.
-func (w *Watcher) Flooding() []Path {
+func (w *Watcher) Flooding() (all []Path) {
 	if w == nil {
 		return nil
 	}
 	now := w.clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.floods.flooding(now)
+	for p, c := range w.floods.counts {
+		if c.muted || !c.until.IsZero() && now.Before(c.until.Add(floodEnd)) {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // mute ends the watches of a cgroup with too many notices, and of the cgroups in it.
 func (w *Watcher) mute(p Path, now time.Time) {
-	w.floods.mute(p, now)
+	c := w.floods.counts[p]
+	c.count, c.muted, c.until = 0, true, now.Add(mutePause)
+	if w.floods.poll.IsZero() {
+		w.floods.poll = now.Add(pollInterval)
+	}
 	for q := range w.watched {
 		if q == p || strings.HasPrefix(string(q), string(p)+"/") {
 			w.drop(q)

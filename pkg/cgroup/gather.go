@@ -192,7 +192,6 @@ func (g *gathering) cgroup(o *opened) (err error) {
 // errEnough ends a list at the bound of threads.
 var errEnough = errors.New("enough threads")
 
-// read reads a part of a list.
 func (g *gathering) read(part []byte) error {
 	if g.stop != nil {
 		g.stopped = g.stop()
@@ -278,7 +277,6 @@ func (p *idParser) parse(part []byte, visit func(id int) error) error {
 	return nil
 }
 
-// end calls visit with the last id.
 func (p *idParser) end(visit func(id int) error) error {
 	now := *p
 	*p = idParser{}

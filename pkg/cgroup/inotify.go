@@ -71,7 +71,6 @@ func Inotify(dir string) (Notices, error) {
 	}, nil
 }
 
-// inotify is an inotify instance.
 type inotify struct {
 	dir  string
 	file *os.File // Close ends a Read that waits

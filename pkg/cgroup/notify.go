@@ -57,7 +57,6 @@ type Watcher struct {
 	watched map[Path]bool // a subset of wanted
 	missing map[Path]bool // did not exist when their parents were read
 	floods  floods
-	losses  losses
 	// files and parents are the arguments of the last Set. Settled is true if each of them is
 	// watched, missing or muted, and no child has appeared or disappeared since. Then the same
 	// Set has no effect.
@@ -124,12 +123,8 @@ func (w *Watcher) Take(longest time.Duration) ([]Change, error) {
 	now := w.clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	due, ended := w.floods.polls(now)
-	for _, p := range due {
-		w.note(Change{Kind: Written, Path: p})
-	}
-	w.settled = w.settled && !ended
-	if w.losses.report(now, longest) {
+	w.pollMuted(now)
+	if w.floods.reportLoss(now, longest) {
 		w.overflow()
 	}
 	changes := w.pending
@@ -299,8 +294,8 @@ func (w *Watcher) take(n Notice, err error) bool {
 		return true
 	}
 	if n.Kind == Overflow || len(w.pending) >= maxChanges {
-		known := w.losses.lost
-		w.losses.lost = true
+		known := w.floods.lost
+		w.floods.lost = true
 		return !known
 	}
 	dir := Path(n.Dir)

@@ -140,6 +140,7 @@ type PartitionNode struct {
 	// CPUs is cpuset.cpus, Exclusive cpuset.cpus.exclusive, Effective
 	// cpuset.cpus.effective.
 	CPUs, Exclusive, Effective cpuset.Set
+	whole                      bool // all four files have been read
 }
 
 // PartitionView holds the values of some cgroups, their ancestors, and the siblings of all
@@ -207,7 +208,7 @@ func (r *Reader) partitions(p Path, left *int, visit func(Path, PartitionNode)) 
 			}
 			return err
 		}
-		visit(p, n.PartitionNode)
+		visit(p, n)
 		if !nested && choosesChildren(p) {
 			if n.Exclusive.IsEmpty() && !n.State.Valid() {
 				return nil
@@ -244,9 +245,8 @@ func (r *Reader) partitions(p Path, left *int, visit func(Path, PartitionNode)) 
 // choosesChildren reports whether processes in p choose the cgroups below it: a container, or a service or scope
 // outside of pods.
 func choosesChildren(p Path) bool {
-	if _, _, inPod := PodOf(p); inPod {
-		_, _, below := PodOf(p.Parent())
-		return below
+	if p.InPod() {
+		return p.Parent().InPod()
 	}
 	return strings.HasSuffix(string(p), ".scope") || strings.HasSuffix(string(p), ".service")
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// outcome returns the outcome of w, with the reason if it is not in force.
 func (p *partitioner) outcome(w DesiredPartition) PartitionOutcome {
 	n, there := p.View.Nodes[w.Path]
 	refuse := func(format string, args ...any) PartitionOutcome {

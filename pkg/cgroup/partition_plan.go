@@ -111,14 +111,10 @@ func PlanPartitions(in PartitionInput) PartitionStep {
 	for _, w := range p.Desired {
 		p.step.Outcomes[w.Path] = p.outcome(w)
 	}
-	if p.refill(); len(p.step.Writes) == 0 {
-		p.giveBack()
-	}
-	if len(p.step.Writes) == 0 {
-		p.trim()
-	}
-	if len(p.step.Writes) == 0 {
-		p.take()
+	for _, phase := range []func(){p.refill, p.giveBack, p.trim, p.take} {
+		if phase(); len(p.step.Writes) > 0 {
+			break
+		}
 	}
 	return p.step
 }
@@ -328,7 +324,6 @@ func (p *partitioner) claim(w DesiredPartition) {
 	}
 }
 
-// list writes an exclusive list.
 func (p *partitioner) list(at, leaf Path, container string, cpus cpuset.Set, reason string) {
 	value := cpus.String()
 	if cpus.IsEmpty() {

@@ -29,18 +29,13 @@ import (
 // if the root has CPUs of it. A PartitionMemory is for one goroutine.
 type PartitionMemory struct {
 	fs       *FS
-	nodes    map[Path]rememberedNode
+	nodes    map[Path]PartitionNode
 	children map[Path][]Path // sorted
-}
-
-type rememberedNode struct {
-	PartitionNode
-	whole bool // all four files have been read
 }
 
 // PartitionMemory returns an empty cache.
 func (f *FS) PartitionMemory() *PartitionMemory {
-	return &PartitionMemory{fs: f, nodes: make(map[Path]rememberedNode), children: make(map[Path][]Path)}
+	return &PartitionMemory{fs: f, nodes: make(map[Path]PartitionNode), children: make(map[Path][]Path)}
 }
 
 // ReadPartitions reads the cgroups for PlanPartitions. The view omits removed
@@ -98,7 +93,7 @@ func (m *PartitionMemory) list(r *Reader, p Path) ([]Path, error) {
 func (m *PartitionMemory) look(r *Reader, v *PartitionView, p Path, whole bool) error {
 	n, known := m.nodes[p]
 	if known && (n.whole || !whole) && (!n.State.Valid() || !n.Effective.Overlaps(v.Root)) {
-		v.Nodes[p] = n.PartitionNode
+		v.Nodes[p] = n
 		return nil
 	}
 	n, err := r.partition(p, whole)
@@ -107,26 +102,26 @@ func (m *PartitionMemory) look(r *Reader, v *PartitionView, p Path, whole bool) 
 		return nil
 	}
 	if err == nil {
-		m.nodes[p], v.Nodes[p] = n, n.PartitionNode
+		m.nodes[p], v.Nodes[p] = n, n
 	}
 	return err
 }
 
 // partition reads one cgroup: all four files, or the files of a sibling that matter.
-func (r *Reader) partition(p Path, whole bool) (n rememberedNode, err error) {
+func (r *Reader) partition(p Path, whole bool) (n PartitionNode, err error) {
 	o, err := r.open(p)
 	if err != nil {
-		return rememberedNode{}, err
+		return PartitionNode{}, err
 	}
 	n.CPUs, err = o.readCPUs(FileCPUs)
 	if errors.Is(err, ErrNoController) {
-		return rememberedNode{whole: true}, nil
+		return PartitionNode{whole: true}, nil
 	}
 	if err == nil {
 		n.Exclusive, err = o.readCPUs(FileExclusive)
 	}
 	if err != nil && !errors.Is(err, ErrNoController) { // it is there since 6.7
-		return rememberedNode{}, err
+		return PartitionNode{}, err
 	}
 	n.HasCPUSet = true
 	if !whole && n.CPUs.IsEmpty() && n.Exclusive.IsEmpty() {
@@ -135,7 +130,7 @@ func (r *Reader) partition(p Path, whole bool) (n rememberedNode, err error) {
 	n.whole = true
 	n.State, err = readValue(&o, FilePartition, parseAnyPartition)
 	if errors.Is(err, ErrNoController) {
-		return rememberedNode{whole: true}, nil
+		return PartitionNode{whole: true}, nil
 	}
 	if err == nil {
 		n.Effective, err = o.readCPUs(fileEffective)
@@ -144,21 +139,7 @@ func (r *Reader) partition(p Path, whole bool) (n rememberedNode, err error) {
 }
 
 // Nodes are the cgroups that are known.
-func (m *PartitionMemory) Nodes() iter.Seq2[Path, PartitionNode] {
-	return func(yield func(Path, PartitionNode) bool) {
-		for p, n := range m.nodes {
-			if !yield(p, n.PartitionNode) {
-				return
-			}
-		}
-	}
-}
-
-// Clear empties the cache.
-func (m *PartitionMemory) Clear() {
-	clear(m.nodes)
-	clear(m.children)
-}
+func (m *PartitionMemory) Nodes() iter.Seq2[Path, PartitionNode] { return maps.All(m.nodes) }
 
 // Forget drops a cgroup from the cache.
 func (m *PartitionMemory) Forget(p Path) { delete(m.nodes, p) }
@@ -180,18 +161,19 @@ func (m *PartitionMemory) expect(p Path) {
 	}
 }
 
-// ForgetIn drops all cgroups below p from the cache, and their lists of children.
+// ForgetIn drops all cgroups below p from the cache, and their lists of children. Of the root it drops
+// the whole cache.
 func (m *PartitionMemory) ForgetIn(p Path) {
 	prefix := string(p) + "/"
 	in := func(q Path) bool { return p == "" || strings.HasPrefix(string(q), prefix) }
-	maps.DeleteFunc(m.nodes, func(q Path, _ rememberedNode) bool { return in(q) })
+	maps.DeleteFunc(m.nodes, func(q Path, _ PartitionNode) bool { return in(q) })
 	maps.DeleteFunc(m.children, func(q Path, _ []Path) bool { return q == p || in(q) })
 }
 
 // Keep drops the cgroups that do not satisfy node, and the lists of children of cgroups that
 // do not satisfy children.
 func (m *PartitionMemory) Keep(node, children func(Path) bool) {
-	maps.DeleteFunc(m.nodes, func(p Path, _ rememberedNode) bool { return !node(p) })
+	maps.DeleteFunc(m.nodes, func(p Path, _ PartitionNode) bool { return !node(p) })
 	maps.DeleteFunc(m.children, func(p Path, _ []Path) bool { return !children(p) })
 }
 

@@ -106,7 +106,6 @@ func (p Path) name() string {
 	return string(p)
 }
 
-// file is the name of a control file of p.
 func (p Path) file(file string) (string, error) {
 	if err := p.validate(); err != nil {
 		return path.Join(string(p), file), err

@@ -143,7 +143,6 @@ func (p Path) SystemPartition() (root Path, inside bool) {
 // (kubernetes/kubernetes#142200 of August 2026).
 const systemPartition = "system"
 
-// podPlace is the place of a pod in the tree.
 type podPlace struct {
 	path     Path // of the pod
 	uid, qos string
@@ -234,7 +233,7 @@ func isUID(s string) bool {
 // HoldsPods reports whether p is the cgroup of the kubelet's pods, or a cgroup in it that is not in
 // a pod, such as the cgroup of a QoS class.
 func (p Path) HoldsPods() bool {
-	if _, _, inPod := PodOf(p); inPod {
+	if p.InPod() {
 		return false
 	}
 	for component := range strings.SplitSeq(string(p), "/") {

@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -29,8 +28,8 @@ type Dir interface {
 	ReadValue(name string, data []byte, limit int) ([]byte, error)
 	// Leaf reports that the directory has no subdirectory; false if that is unknown.
 	Leaf() bool
-	// List opens the directory for its entries, which come in any order.
-	List() (fs.ReadDirFile, error)
+	// Directories calls visit with the names of the directories in it, in any order, until visit returns false.
+	Directories(visit func(name string) bool) error
 	Close() error
 }
 
@@ -186,56 +185,46 @@ func (o *opened) failed(file string, err error) error {
 	return &Error{Op: opRead, Path: o.path.name() + "/" + file, Err: err}
 }
 
-// listed is the number of entries that are read from a directory at once. A cgroup has about 60 files.
-const listed = 256
-
 // children returns at most limit cgroups in p, sorted, and reports whether there are more.
-func (r *Reader) children(p Path, limit int) (all []Path, more bool, err error) {
+func (r *Reader) children(p Path, limit int) (all []Path, more bool, _ error) {
 	o, err := r.open(p)
+	if err != nil || o.isLeaf() {
+		return nil, false, err
+	}
+	var names []string // allocated below the return for a leaf, as nearly all cgroups are
+	isCut := false
+	err = o.each(func(name string) bool {
+		if isCut = len(names) == limit; !isCut {
+			names = append(names, name)
+		}
+		return !isCut
+	})
 	if err != nil {
 		return nil, false, err
 	}
-	if o.dir == nil {
-		all, err = o.fs.Children(o.path)
-		if more = len(all) > limit; more {
-			all = all[:limit]
+	return p.children(names), isCut, nil
+}
+
+// isLeaf reports whether no cgroup is in o; false if that is unknown.
+func (o *opened) isLeaf() bool { return o.dir != nil && o.dir.Leaf() }
+
+// each calls visit with the names of the cgroups in o, until visit returns false.
+func (o *opened) each(visit func(name string) bool) (err error) {
+	if o.dir != nil {
+		err = o.dir.Directories(visit)
+	} else {
+		var names []string
+		names, err = o.fs.tree.ReadDir(o.path.name())
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			if !visit(name) {
+				break
+			}
 		}
-		return all, more, err
 	}
-	if o.dir.Leaf() {
-		return nil, false, nil
-	}
-	dir, err := o.dir.List()
 	if err != nil {
-		return nil, false, o.cannotList(err)
+		return &Error{Op: opList, Path: string(o.path), Err: goneOr(err)}
 	}
-	defer dir.Close() //nolint:errcheck // opened to read
-	var names []string
-	for err == nil && len(names) <= limit {
-		names, err = appendDirectories(names, dir)
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, o.cannotList(err)
-	}
-	if more = len(names) > limit; more {
-		names = names[:limit]
-	}
-	return o.path.children(names), more, nil
-}
-
-func (o *opened) cannotList(err error) error {
-	return &Error{Op: opList, Path: string(o.path), Err: goneOr(err)}
-}
-
-// appendDirectories appends the directories among the next entries of dir. The error is io.EOF at the end.
-func appendDirectories(names []string, dir fs.ReadDirFile) ([]string, error) {
-	entries, err := dir.ReadDir(listed)
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
+	return nil
 }
 
 // readValue reads one file and names it in the error when it makes no sense. The value must

@@ -248,35 +248,28 @@ func (o *opened) readCPU(s *State) error {
 
 func (r *Reader) readInner(scope *opened, s *State) error {
 	path, ok := s.Path.Inner()
-	if !ok || scope.dir != nil && scope.dir.Leaf() {
+	if !ok || scope.isLeaf() {
 		return nil
 	}
 	inner := State{Path: path, ParentEffective: s.Effective}
 	o, err := r.open(inner.Path)
-	if errors.Is(err, ErrGone) {
-		return nil
+	if err == nil {
+		inner.Populated, err = readValue(&o, "cgroup.events", parsePopulated)
 	}
-	if err != nil {
+	if err == nil {
+		if err = o.readOwnSet(&inner); errors.Is(err, ErrNoController) {
+			inner.HasCPUSet, inner.Effective, err = false, s.Effective, nil
+		}
+	}
+	if err == nil {
+		err = o.readCPU(&inner)
+	}
+	switch {
+	case err == nil:
+		s.Inner = &inner
+	case !errors.Is(err, ErrGone):
 		return err
 	}
-	if inner.Populated, err = readValue(&o, "cgroup.events", parsePopulated); errors.Is(err, ErrGone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	switch err = o.readOwnSet(&inner); {
-	case errors.Is(err, ErrNoController):
-		inner.HasCPUSet, inner.Effective = false, s.Effective
-	case errors.Is(err, ErrGone):
-		return nil
-	case err != nil:
-		return err
-	}
-	if err := o.readCPU(&inner); err != nil && !errors.Is(err, ErrGone) {
-		return err
-	}
-	s.Inner = &inner
 	return nil
 }
 

@@ -57,12 +57,8 @@ func (s *Systemd) Version(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask systemd for its version: %w", err)
 	}
-	digits := strings.TrimLeft(text, `"v`)
-	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		digits = digits[:end]
-	}
-	version, err := strconv.Atoi(digits)
-	if err != nil {
+	var version int
+	if _, err := fmt.Sscanf(strings.TrimLeft(text, `"v`), "%d", &version); err != nil {
 		return 0, fmt.Errorf("parse version of systemd %s: %w", abbreviate(text), err)
 	}
 	if version < minSystemd {
@@ -187,22 +183,18 @@ const privateSocket = "/run/systemd/private"
 func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil && s.conn.Connected() {
-		return s.conn, nil
-	}
 	if s.conn != nil {
+		if s.conn.Connected() {
+			return s.conn, nil
+		}
 		s.conn.Close()
-		s.conn = nil
 	}
-	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+	var err error
+	s.conn, err = dbus.NewConnection(func() (*godbus.Conn, error) {
 		conn, _, err := dial(ctx)
 		return conn, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.conn = conn
-	return conn, nil
+	return s.conn, err
 }
 
 // dial connects to systemd's own socket, else to the system bus, and reports whether

@@ -2,10 +2,7 @@ package cgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"iter"
 )
 
@@ -72,7 +69,7 @@ func (s *ThreadScan) Close() {
 	}
 }
 
-// tree moves the threads of p, and goes into p if it has children. It yields before each cgroup but the first, and
+// tree moves the threads of p and of the cgroups in it. It yields before each cgroup but the first, and
 // returns false if the scan ends.
 func (s *ThreadScan) tree(p Path, depth int, yield func(struct{}) bool) bool {
 	if s.total > 0 && !yield(struct{}{}) {
@@ -88,42 +85,25 @@ func (s *ThreadScan) tree(p Path, depth int, yield func(struct{}) bool) bool {
 	if err := s.g.cgroup(&o); err != nil {
 		s.g.fail(err)
 	}
-	if o.dir != nil && o.dir.Leaf() {
+	if o.isLeaf() {
 		return true
 	}
-	var names []string
-	var dir fs.ReadDirFile // nil if names has all children
-	if o.dir == nil {
-		names, err = s.g.r.fs.tree.ReadDir(p.name())
-	} else {
-		dir, err = o.dir.List()
-	}
+	more := true
+	err = o.each(func(name string) bool {
+		switch {
+		case depth >= maxScanDepth:
+			s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("deeper than %d levels", maxScanDepth)})
+			return false
+		case s.total >= maxScanCgroups:
+			s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("more than %d cgroups", maxScanCgroups)})
+			more = false
+		default:
+			more = s.tree(p.Join(name), depth+1, yield)
+		}
+		return more
+	})
 	if err != nil {
-		s.g.fail(o.cannotList(err))
-		return true
+		s.g.fail(err)
 	}
-	if dir != nil {
-		defer dir.Close() //nolint:errcheck // opened to read
-	}
-	if depth >= maxScanDepth && (dir != nil || len(names) > 0) {
-		s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("deeper than %d levels", maxScanDepth)})
-		return true
-	}
-	for {
-		for _, name := range names {
-			if s.total >= maxScanCgroups {
-				s.g.fail(&Error{Op: opList, Path: string(p), Err: fmt.Errorf("more than %d cgroups", maxScanCgroups)})
-				return false
-			}
-			if !s.tree(p.Join(name), depth+1, yield) {
-				return false
-			}
-		}
-		if dir == nil || err != nil {
-			return true
-		}
-		if names, err = appendDirectories(names[:0], dir); err != nil && !errors.Is(err, io.EOF) {
-			s.g.fail(&Error{Op: opList, Path: string(p), Err: goneOr(err)})
-		}
-	}
+	return more
 }

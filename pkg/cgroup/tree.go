@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -76,7 +77,6 @@ func (t rootTree) ReadFile(name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// OpenRoot implements Directories.
 func (t rootTree) OpenRoot() (Dir, error) { return openDir(int(t.dir.Fd()), ".") }
 
 func (t rootTree) WriteFile(name, value string) error {
@@ -98,13 +98,32 @@ func (t rootTree) ReadDir(name string) ([]string, error) {
 	}
 	defer dir.Close() //nolint:errcheck // opened to read
 	var names []string
-	for err == nil {
-		names, err = appendDirectories(names, dir)
+	err = directories(dir, func(name string) bool {
+		names = append(names, name)
+		return true
+	})
+	return names, err
+}
+
+// listed is the number of entries that are read from a directory at once. A cgroup has about 60 files.
+const listed = 256
+
+// directories calls visit with the names of the directories in dir, until visit returns false.
+func directories(dir *os.File, visit func(name string) bool) error {
+	for {
+		entries, err := dir.ReadDir(listed)
+		for _, e := range entries {
+			if e.IsDir() && !visit(e.Name()) {
+				return nil
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
 	}
-	if err != io.EOF { //nolint:errorlint // ReadDir returns it bare
-		return nil, err
-	}
-	return names, nil
 }
 
 func (t rootTree) Mkdir(name string) error { return t.root.Mkdir(name, 0o755) }
@@ -141,7 +160,6 @@ func inMask[W ~uint32 | ~uint64](mask []W, cpus cpuset.Set) bool {
 	return true
 }
 
-// Unbind implements Threads.
 func (rootTree) Unbind(tid int) error {
 	mask := unix.NewCPUSet(maxCPUs)
 	mask.Fill()
@@ -154,7 +172,6 @@ func (rootTree) Unbind(tid int) error {
 // files that are always ready, and sets a finalizer for each.
 type directory int
 
-// openDir opens a directory for access to its entries.
 func openDir(in int, name string) (Dir, error) {
 	fd, err := openat(in, name, unix.O_DIRECTORY|unix.O_PATH)
 	if err != nil {
@@ -163,10 +180,8 @@ func openDir(in int, name string) (Dir, error) {
 	return directory(fd), nil
 }
 
-// OpenDir implements Dir.
 func (d directory) OpenDir(name string) (Dir, error) { return openDir(int(d), name) }
 
-// Close implements Dir.
 func (d directory) Close() error { return unix.Close(int(d)) }
 
 const (
@@ -178,7 +193,6 @@ const (
 	shortList = 2048
 )
 
-// ReadParts implements Dir.
 func (d directory) ReadParts(name string, buffer []byte, visit func(part []byte) error) error {
 	fd, err := openat(int(d), name, unix.O_RDONLY)
 	if err != nil {
@@ -237,22 +251,21 @@ func (d directory) ReadValue(name string, data []byte, limit int) ([]byte, error
 // systems that do not count report 1.
 const leafLinks = 2
 
-// Leaf implements Dir.
 func (d directory) Leaf() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(d), &st) == nil && st.Nlink == leafLinks
 }
 
-// List implements Dir.
-func (d directory) List() (fs.ReadDirFile, error) {
+func (d directory) Directories(visit func(name string) bool) error {
 	fd, err := openat(int(d), ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return os.NewFile(uintptr(fd), "."), nil
+	dir := os.NewFile(uintptr(fd), ".")
+	defer dir.Close() //nolint:errcheck // opened to read
+	return directories(dir, visit)
 }
 
-// openat opens a name in a directory.
 func openat(in int, name string, flags int) (fd int, err error) {
 	for {
 		if fd, err = unix.Openat(in, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != unix.EINTR {

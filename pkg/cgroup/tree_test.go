@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,11 +109,7 @@ func TestOpenedDirectory(t *testing.T) {
 		t.Error("a value longer than the limit was read; want an error")
 	}
 	children := func(d Dir) (names []string) {
-		dir, err := d.List()
-		for err == nil {
-			names, err = appendDirectories(names, dir)
-		}
-		if !errors.Is(err, io.EOF) {
+		if err := d.Directories(func(name string) bool { names = append(names, name); return true }); err != nil {
 			t.Error(err)
 		}
 		return names

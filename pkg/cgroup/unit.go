@@ -211,7 +211,6 @@ func partitionOf(ctx context.Context, conn *dbus.Conn, unit, kind string) (strin
 	return "", nil
 }
 
-// isUnknownProperty reports whether err states that systemd does not have a property.
 func isUnknownProperty(err error) bool {
 	e, ok := errors.AsType[godbus.Error](err)
 	return ok && e.Name == "org.freedesktop.DBus.Error.UnknownProperty"

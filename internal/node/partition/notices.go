@@ -34,7 +34,7 @@ func (p *Partitions) forget(at cgroup.Path) {
 // keepWatched drops the cached state of cgroups without a watch.
 func (p *Partitions) keepWatched(w *cgroup.Watcher) {
 	if w == nil {
-		p.Memory.Clear()
+		p.Memory.ForgetIn("")
 		return
 	}
 	p.Memory.Keep(func(at cgroup.Path) bool {
@@ -49,7 +49,7 @@ func (p *Partitions) keepWatched(w *cgroup.Watcher) {
 // RecheckAll schedules a reading of all partitions.
 func (p *Partitions) RecheckAll() {
 	p.stale = true
-	p.Memory.Clear()
+	p.Memory.ForgetIn("")
 }
 
 // Recheck schedules a reading of the partitions that a write to a cgroup may have broken.
