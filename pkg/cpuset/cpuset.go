@@ -185,9 +185,6 @@ func (s Set) Union(others ...Set) Set {
 
 // Intersection returns the CPUs that are in s and in each of others.
 func (s Set) Intersection(others ...Set) Set {
-	if len(others) == 0 {
-		return s
-	}
 	n := len(s.words)
 	for _, o := range others {
 		n = min(n, len(o.words))
@@ -195,8 +192,7 @@ func (s Set) Intersection(others ...Set) Set {
 	if n == 0 {
 		return Set{}
 	}
-	words := make([]uint64, n)
-	copy(words, s.words)
+	words := slices.Clone(s.words[:n])
 	for _, o := range others {
 		for i := range words {
 			words[i] &= o.words[i]
@@ -210,8 +206,7 @@ func (s Set) Difference(other Set) Set {
 	if !s.Overlaps(other) {
 		return s
 	}
-	words := make([]uint64, len(s.words))
-	copy(words, s.words)
+	words := slices.Clone(s.words)
 	for i := range min(len(words), len(other.words)) {
 		words[i] &^= other.words[i]
 	}
@@ -254,8 +249,7 @@ func (s Set) Take(n int) Set {
 			n -= count
 			continue
 		}
-		words := make([]uint64, i+1)
-		copy(words, s.words)
+		words := slices.Clone(s.words[:i+1])
 		for ; count > n; count-- {
 			words[i] &^= 1 << (bits.Len64(words[i]) - 1)
 		}

@@ -104,26 +104,16 @@ func (p *listParser) region() (region, error) {
 		if p.endsRegion() {
 			return p.whole(r), nil
 		}
-		if err := p.expect('-'); err != nil {
-			return r, err
-		}
-		if r.end, err = p.number(); err != nil {
+		if r.end, err = p.numberAfter('-'); err != nil {
 			return r, err
 		}
 	}
 	if p.endsRegion() {
 		return p.whole(r), nil
 	}
-	if err := p.expect(':'); err != nil {
-		return r, err
+	if r.used, err = p.numberAfter(':'); err == nil {
+		r.group, err = p.numberAfter('/')
 	}
-	if r.used, err = p.number(); err != nil {
-		return r, err
-	}
-	if err := p.expect('/'); err != nil {
-		return r, err
-	}
-	r.group, err = p.number()
 	return r, err
 }
 
@@ -144,12 +134,12 @@ func (p *listParser) acceptAll() bool {
 	return true
 }
 
-func (p *listParser) expect(c byte) error {
+func (p *listParser) numberAfter(c byte) (uint32, error) {
 	if p.peek() != c {
-		return ErrSyntax
+		return 0, ErrSyntax
 	}
 	p.pos++
-	return nil
+	return p.number()
 }
 
 func (p *listParser) number() (uint32, error) {
@@ -211,23 +201,20 @@ func ParseMask(s string, nbits int) (Set, error) {
 // is about the rightmost malformed group, as in the kernel.
 func parseGroups(line string, nbits int) ([]uint64, error) {
 	words := wordsFor(nbits - 1)
-	groups := (nbits + groupBits - 1) / groupBits
-	for i := 0; ; i++ {
-		line = strings.TrimRightFunc(line, isSeparatorRune)
-		if line == "" {
-			return words, nil
+	most := (nbits + groupBits - 1) / groupBits
+	groups := strings.FieldsFunc(line, func(r rune) bool { return r < 0x80 && isSeparator(byte(r)) })
+	for i := range groups {
+		if i == most {
+			return nil, fmt.Errorf("more than %d groups: %w", most, ErrOverflow)
 		}
-		if i == groups {
-			return nil, fmt.Errorf("more than %d groups: %w", groups, ErrOverflow)
-		}
-		start := strings.LastIndexFunc(line, isSeparatorRune) + 1
-		group, err := parseGroup(line[start:])
+		text := groups[len(groups)-1-i]
+		group, err := parseGroup(text)
 		if err != nil {
-			return nil, fmt.Errorf("group %s: %w", quote(line[start:]), err)
+			return nil, fmt.Errorf("group %s: %w", quote(text), err)
 		}
 		words[i/2] |= uint64(group) << (i % 2 * groupBits)
-		line = line[:start]
 	}
+	return words, nil
 }
 
 // parseGroup checks from the right as well: too many digits are noticed before
@@ -247,8 +234,6 @@ func parseGroup(group string) (uint32, error) {
 	}
 	return 0, fmt.Errorf("more than %d digits: %w", digits, ErrOverflow)
 }
-
-func isSeparatorRune(r rune) bool { return r < 0x80 && isSeparator(byte(r)) }
 
 // Mask returns the lowest nbits CPUs of s in the kernel's mask format: groups of
 // 32 bits from the highest to the lowest, separated by commas. It is padded to the

@@ -77,28 +77,23 @@ func parseCPU(s string) (int, error) {
 func (s Set) String() string { return string(s.appendList(nil)) }
 
 func (s Set) appendList(b []byte) []byte {
-	first, last := -1, -1
-	flush := func() {
-		if first < 0 {
-			return
+	last := -1
+	for first := range s.All() {
+		if first <= last {
+			continue
 		}
 		if len(b) > 0 {
 			b = append(b, ',')
 		}
 		b = strconv.AppendInt(b, int64(first), 10)
+		last = first
+		for s.Contains(last + 1) {
+			last++
+		}
 		if last > first {
-			b = append(b, '-')
-			b = strconv.AppendInt(b, int64(last), 10)
+			b = strconv.AppendInt(append(b, '-'), int64(last), 10)
 		}
 	}
-	for cpu := range s.All() {
-		if cpu != last+1 || first < 0 {
-			flush()
-			first = cpu
-		}
-		last = cpu
-	}
-	flush()
 	return b
 }
 
