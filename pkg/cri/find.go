@@ -87,7 +87,6 @@ func Find(ctx context.Context, root string) (string, error) {
 func existing(root string, paths []string) []string {
 	var found []string
 	var files []fs.FileInfo
-next:
 	for _, p := range paths {
 		p = filepath.Join(root, p)
 		info, err := os.Stat(p)
@@ -96,10 +95,8 @@ next:
 		}
 		// Anything else, a missing permission above all, shows when it is probed.
 		if err == nil {
-			for _, f := range files {
-				if os.SameFile(f, info) {
-					continue next
-				}
+			if slices.ContainsFunc(files, func(f fs.FileInfo) bool { return os.SameFile(f, info) }) {
+				continue
 			}
 			files = append(files, info)
 		}

@@ -69,22 +69,20 @@ type Container struct {
 // RecordedCPUs returns the CPUs that the runtime has recorded for the
 // container; the empty set means that it has recorded none and does not change
 // the cgroup's cpuset.
-func (c Container) RecordedCPUs() (cpuset.Set, error) {
-	s, err := cpuset.Parse(c.Recorded.CPUs)
-	if err != nil {
-		return cpuset.Set{}, fmt.Errorf("parse recorded cpuset of container %s: %w", c.ID, err)
-	}
-	return s, nil
-}
+func (c Container) RecordedCPUs() (cpuset.Set, error) { return c.parse("cpuset", c.Recorded.CPUs) }
 
 // RecordedMems returns the NUMA nodes that the runtime has recorded for the
 // container's memory; empty means none, as for RecordedCPUs.
 func (c Container) RecordedMems() (cpuset.Set, error) {
-	s, err := cpuset.Parse(c.Recorded.Mems)
+	return c.parse("memory nodes", c.Recorded.Mems)
+}
+
+func (c Container) parse(what, list string) (cpuset.Set, error) {
+	s, err := cpuset.Parse(list)
 	if err != nil {
-		return cpuset.Set{}, fmt.Errorf("parse recorded memory nodes of container %s: %w", c.ID, err)
+		err = fmt.Errorf("parse recorded %s of container %s: %w", what, c.ID, err)
 	}
-	return s, nil
+	return s, err
 }
 
 // Resources are CPU resources in the units of CRI and of cgroup v1. In JSON they are

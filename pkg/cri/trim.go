@@ -21,72 +21,59 @@ import (
 // takes.
 
 // use is how the client uses a field of a message.
-type use int
+type use uint8
 
 const (
 	unused   use = iota
 	whole        // decode the field
 	entries      // a map: decode the entries with wanted keys
-	message      // decode the fields of the message that a selector names
+	message      // decode the used fields of the message in it
 	document     // decode a document
 )
 
-// fields names the used fields of a message by their numbers in k8s.io/cri-api,
+// fields holds the uses of the fields of a message by their numbers in k8s.io/cri-api,
 // runtime/v1/api.proto.
-type fields struct {
-	whole                      []protowire.Number
-	entries, document, message protowire.Number // 0: none
-	inner                      *fields          // of message
-}
+type fields [17]use
 
-// use returns the use of a field.
 func (f *fields) use(n protowire.Number) use {
-	switch n {
-	case f.entries:
-		return entries
-	case f.document:
-		return document
-	case f.message:
-		return message
-	}
-	if slices.Contains(f.whole, n) {
-		return whole
+	if int(n) < len(f) {
+		return f[n]
 	}
 	return unused
 }
 
-// fieldsOf returns the used fields of a reply; nil if the client decodes the whole reply.
-func fieldsOf(reply any) *fields {
-	const items, status, info = 1, 1, 2
+// fieldsOf returns the used fields of a reply and of the message in it. It returns false if the client
+// decodes the whole reply.
+func fieldsOf(reply any) (all, inner fields, ok bool) {
 	switch reply.(type) {
 	case *runtime.ListPodSandboxResponse, *runtime.StreamPodSandboxesResponse:
-		// id, metadata, state, created_at, runtime_handler
-		return &fields{message: items, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 7}, entries: 6}}
+		// items; id, metadata, state, created_at, annotations, runtime_handler
+		return fields{1: message}, fields{1: whole, 2: whole, 3: whole, 4: whole, 6: entries, 7: whole}, true
 	case *runtime.ListContainersResponse, *runtime.StreamContainersResponse:
-		// id, pod_sandbox_id, metadata, state, created_at
-		return &fields{message: items, inner: &fields{whole: []protowire.Number{1, 2, 3, 6, 7}}}
+		// items; id, pod_sandbox_id, metadata, state, created_at
+		return fields{1: message}, fields{1: whole, 2: whole, 3: whole, 6: whole, 7: whole}, true
 	case *runtime.PodSandboxStatusResponse:
-		// id, metadata, state, created_at, runtime_handler
-		return &fields{message: status, document: info, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 9}, entries: 8}}
+		// status, info; id, metadata, state, created_at, annotations, runtime_handler
+		return fields{1: message, 2: document}, fields{1: whole, 2: whole, 3: whole, 4: whole, 8: entries, 9: whole}, true
 	case *runtime.ContainerStatusResponse:
-		// id, metadata, state, created_at, finished_at, resources
-		return &fields{message: status, document: info, inner: &fields{whole: []protowire.Number{1, 2, 3, 4, 6, 16}}}
+		// status, info; id, metadata, state, created_at, finished_at, resources
+		return fields{1: message, 2: document}, fields{1: whole, 2: whole, 3: whole, 4: whole, 6: whole, 16: whole}, true
 	case *runtime.ContainerEventResponse:
-		// container_id, container_event_type, created_at; of pod_sandbox_status id, metadata
-		return &fields{whole: []protowire.Number{1, 2, 3}, message: 4, inner: &fields{whole: []protowire.Number{1, 2}}}
+		// container_id, container_event_type, created_at, pod_sandbox_status; id, metadata
+		return fields{1: whole, 2: whole, 3: whole, 4: message}, fields{1: whole, 2: whole}, true
 	}
-	return nil
+	return all, inner, false
 }
 
 // trim implements localgrpc.Trim. keep reports whether an annotation with this key is wanted.
 func trim(reply any, from *mem.Reader, keep func(key string) bool) (message []byte, trimmed bool, err error) {
-	of := fieldsOf(reply)
-	if of == nil {
+	all, inner, ok := fieldsOf(reply)
+	if !ok {
 		return nil, false, nil
 	}
-	t := trimmer{from: from, keep: keep}
+	t := trimmer{from: from, keep: keep, inner: inner}
 	for t.from.Remaining() > 0 {
-		if err := t.field(of); err != nil {
+		if err := t.field(&all); err != nil {
 			return nil, true, fmt.Errorf("read reply: %w", err)
 		}
 	}
@@ -95,13 +82,13 @@ func trim(reply any, from *mem.Reader, keep func(key string) bool) (message []by
 
 // trimmer copies the used parts of a message.
 type trimmer struct {
-	from *mem.Reader
-	keep func(key string) bool
-	out  []byte
-	part []byte // the field that was read last
+	from  *mem.Reader
+	keep  func(key string) bool
+	inner fields // of the message in the reply
+	out   []byte
+	part  []byte // the field that was read last
 }
 
-// field reads one field of the reply.
 func (t *trimmer) field(of *fields) error {
 	tag, size, err := t.tag(0)
 	if err != nil {
@@ -130,7 +117,7 @@ func (t *trimmer) field(of *fields) error {
 	case kind != protowire.BytesType:
 		t.out = append(t.out, t.part...)
 	case how == message:
-		fields, err := t.fields(t.part, of.inner)
+		fields, err := t.fields(t.part)
 		if err != nil {
 			return err
 		}
@@ -169,7 +156,6 @@ func (t *trimmer) tag(end int) (tag uint64, size int, err error) {
 	return tag, int(n), err
 }
 
-// read reads a field into part.
 func (t *trimmer) read(size int) error {
 	t.part = slices.Grow(t.part[:0], size)[:size]
 	if _, err := io.ReadFull(t.from, t.part); err != nil && size > 0 {
@@ -230,7 +216,7 @@ func (t *trimmer) varint() (uint64, error) {
 }
 
 // fields returns the used fields of a message, in the memory of the message.
-func (t *trimmer) fields(m []byte, of *fields) ([]byte, error) {
+func (t *trimmer) fields(m []byte) ([]byte, error) {
 	kept := m[:0]
 	annotations := make(map[string]string)
 	var tag []byte // of the annotations
@@ -241,7 +227,7 @@ func (t *trimmer) fields(m []byte, of *fields) ([]byte, error) {
 		}
 		field := m[:size]
 		m = m[size:]
-		switch how := of.use(number); {
+		switch how := t.inner.use(number); {
 		case how == unused:
 		case how == entries && kind == protowire.BytesType:
 			if key, value, ok := entry(field); !ok {

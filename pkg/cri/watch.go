@@ -81,7 +81,8 @@ type eventStream interface {
 type openFunc func(context.Context) (eventStream, error)
 
 func watch(ctx context.Context, h Handler, open openFunc) error {
-	q := newQueue[notice]()
+	q := new(queue)
+	q.filled.L = &q.mu
 	go func() {
 		defer q.close()
 		follow(ctx, q, open)
@@ -111,7 +112,7 @@ type notice struct {
 }
 
 // follow connects again and again and puts all notices into q.
-func follow(ctx context.Context, q *queue[notice], open openFunc) {
+func follow(ctx context.Context, q *queue, open openFunc) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = retryFirst, retryLast
 	state := Connecting
@@ -146,7 +147,7 @@ func follow(ctx context.Context, q *queue[notice], open openFunc) {
 
 // followOnce reads one stream to its end and returns why it ended. It calls
 // settled, at most once, when the stream counts as connected.
-func followOnce(ctx context.Context, q *queue[notice], open openFunc, settled func()) error {
+func followOnce(ctx context.Context, q *queue, open openFunc, settled func()) error {
 	// The end of the context informs gRPC, and so the runtime, that the stream has no
 	// reader any longer.
 	ctx, cancel := context.WithCancel(ctx)
@@ -155,39 +156,27 @@ func followOnce(ctx context.Context, q *queue[notice], open openFunc, settled fu
 	if err != nil {
 		return fmt.Errorf("open event stream: %w", fromGRPC(err))
 	}
-	type ending struct {
-		events int
-		err    error
-	}
-	ended := make(chan ending, 1)
+	events, ended := 0, make(chan error, 1)
 	go func() {
-		n, err := read(stream, q)
-		ended <- ending{n, err}
+		r, err := stream.Recv()
+		for ; err == nil; r, err = stream.Recv() {
+			events++
+			q.put(notice{event: eventOf(r)})
+		}
+		ended <- err
 	}()
-	var end ending
 	settling := time.NewTimer(settle)
 	defer settling.Stop()
 	select {
 	case <-settling.C:
 		settled()
-		end = <-ended
-	case end = <-ended:
-		if errors.Is(end.err, io.EOF) && end.events == 0 {
+		err = <-ended
+	case err = <-ended:
+		if errors.Is(err, io.EOF) && events == 0 {
 			return fmt.Errorf("open event stream: %w: it ended at once (CRI-O: set enable_pod_events = true)", ErrNotSupported)
 		}
 	}
-	return fmt.Errorf("read event stream: %w", fromGRPC(end.err))
-}
-
-// read puts events into q until the stream ends, and counts them.
-func read(stream eventStream, q *queue[notice]) (int, error) {
-	for n := 0; ; n++ {
-		r, err := stream.Recv()
-		if err != nil {
-			return n, err
-		}
-		q.put(notice{event: eventOf(r)})
-	}
+	return fmt.Errorf("read event stream: %w", fromGRPC(err))
 }
 
 // Event reports a change of a container or of a pod's sandbox. It is only a
@@ -229,21 +218,15 @@ func eventOf(r *runtime.ContainerEventResponse) Event {
 // stream and the one that runs the caller's code. It is unbounded because
 // containerd since 2.0 makes every CreateContainer and StartContainer of the
 // node wait for its slowest subscriber. Queued values are small.
-type queue[T any] struct {
+type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond // on mu
-	items  []T
+	items  []notice
 	closed bool
 }
 
-func newQueue[T any]() *queue[T] {
-	q := &queue[T]{}
-	q.filled.L = &q.mu
-	return q
-}
-
 // put appends an item. It never waits for the reader.
-func (q *queue[T]) put(item T) {
+func (q *queue) put(item notice) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items = append(q.items, item)
@@ -251,7 +234,7 @@ func (q *queue[T]) put(item T) {
 }
 
 // close makes take return no items after the last one.
-func (q *queue[T]) close() {
+func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -259,7 +242,7 @@ func (q *queue[T]) close() {
 }
 
 // take waits for items and returns all that there are, or none after close.
-func (q *queue[T]) take() []T {
+func (q *queue) take() []notice {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.items) == 0 && !q.closed {
