@@ -56,7 +56,7 @@ func newSession(ctx context.Context, c net.Conn, o Options, synchronized func())
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.conn = &conn{Conn: c, ended: s.end, wrote: make(chan struct{})}
 	var err error
-	s.stub, err = stub.New(&asked{s},
+	s.stub, err = stub.New(s,
 		stub.WithConnection(s.conn),
 		stub.WithPluginName(Name),
 		stub.WithPluginIdx(Index),
@@ -101,7 +101,7 @@ func (s *session) release() {
 	defer s.calls.Unlock()
 	if service, ok := s.stub.(api.PluginService); ok && !s.configured {
 		s.configured = true
-		// Refused by asked.Configure, since ctx has ended; Start returns the error.
+		// Refused by Configure, since ctx has ended; Start returns the error.
 		_, _ = service.Configure(s.ctx, &api.ConfigureRequest{})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,24 +47,21 @@ func (n name) compare(o name) int {
 // kubelet's order changes from call to call.
 func containers(r *v1.ListPodResourcesResponse) []Container {
 	found := make(map[name]*nodes)
-	var names []name
 	for _, p := range r.GetPodResources() {
 		for _, c := range p.GetContainers() {
 			n := name{p.GetNamespace(), p.GetName(), c.GetName()}
 			if found[n] == nil {
 				found[n] = &nodes{}
-				names = append(names, n)
 			}
 			found[n].addAll(c)
 		}
 	}
-	slices.SortFunc(names, name.compare)
-	all := make([]Container, len(names))
-	for i, n := range names {
-		all[i] = Container{
+	all := make([]Container, 0, len(found))
+	for _, n := range slices.SortedFunc(maps.Keys(found), name.compare) {
+		all = append(all, Container{
 			Namespace: n.namespace, Pod: n.pod, Name: n.container,
 			Nodes: cpuset.Of(found[n].ids...), CPUs: cpuset.Of(found[n].cpus...), Err: found[n].err(),
-		}
+		})
 	}
 	return all
 }
