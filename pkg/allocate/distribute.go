@@ -106,7 +106,6 @@ func (q *search) units(yield func(int) bool) {
 	}
 }
 
-// fill picks a portion.
 func (d *distribution) fill(p portion) {
 	sub := d.search(p)
 	if c := d.shareCost(p); c.known {

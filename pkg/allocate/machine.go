@@ -245,7 +245,6 @@ func (m *Machine) Shape(cpus cpuset.Set) Shape {
 	return s
 }
 
-// touched returns the number of groups that cpus touch.
 func touched(groups []topology.Group, cpus cpuset.Set) (n int) {
 	for i := range groups {
 		n += int(toInt(groups[i].CPUs.Overlaps(cpus)))

@@ -129,7 +129,6 @@ func (s *Supply) closer(cells, others []int32) bool {
 	return usableA < usableB
 }
 
-// inPackage reports whether the owner has CPUs in a package.
 func (s *Supply) inPackage(pkg int32) bool {
 	m := s.m
 	for cpu := range eachBit(s.view.have) {

@@ -1,5 +1,7 @@
 package allocate
 
+import "math/bits"
+
 // view contains the CPUs that one request may take of a supply, counted by core, leaf and
 // cell, without the CPUs picked for it.
 type view struct {
@@ -154,8 +156,10 @@ func (f *filter) plain() bool { return !f.wholeCores && !f.untouched && !f.sprea
 
 // countAll is countCore for all cores, for a plain filter.
 func (v *view) countAll() {
-	for cpu := range eachBit(v.usable) {
-		v.coreFree[v.m.core[cpu]]++
+	for i, w := range v.usable {
+		for ; w != 0; w &= w - 1 {
+			v.coreFree[v.m.core[i*wordBits+bits.TrailingZeros64(w)]]++
+		}
 	}
 	stride := 2*v.m.threads + 1
 	for i, k := range v.coreFree {

@@ -48,7 +48,6 @@ func (n *node) put(i int, cpus cpuset.Set) {
 	n.touched = left.Union(n.cores[i])
 }
 
-// clone returns a copy that can be changed.
 func (n *node) clone() *node {
 	c := *n
 	c.at, c.cores, c.lies = slices.Clone(n.at), slices.Clone(n.cores), slices.Clone(n.lies)

@@ -126,7 +126,6 @@ func (p *partition) variants(part cpuset.Set) []cpuset.Set {
 	return slices.DeleteFunc(all, func(s cpuset.Set) bool { return s.Len() < p.size || !s.Overlaps(p.gained) })
 }
 
-// unions adds all unions of groups.
 func (p *partition) unions(groups []cpuset.Set) {
 	for choice := 1; choice < 1<<len(groups); choice++ {
 		var part cpuset.Set

@@ -15,7 +15,6 @@ const maxEffort = 1 << 17
 
 const cheapCPUs = 256
 
-// step is a move within a search.
 type step struct {
 	owner     int
 	to        cpuset.Set

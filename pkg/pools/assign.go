@@ -253,7 +253,6 @@ func (c *demand) anomalies() (all []Reason) {
 	return all
 }
 
-// named formats the CPUs as text.
 func named(cpus cpuset.Set) string {
 	if cpus.Len() == 1 {
 		return "CPU " + cpus.String()

@@ -49,7 +49,6 @@ const none = -1
 // pod's total leaves for containers that do not exist yet.
 func (c *demand) isReserve() bool { return c.key.Container == "" && c.set == nil }
 
-// isUnit reports whether c is the demand of a systemd unit.
 func (c *demand) isUnit() bool { return c.pod == none }
 
 // lacks reports whether c should have more CPUs than it has.
@@ -101,7 +100,6 @@ func demands(p *Pools, pods []Pod, classes []class, previous []Assignment) []dem
 	return all
 }
 
-// unitDemands lists the demands of the units with exclusive CPUs.
 func unitDemands(p *Pools, previous []Assignment) []demand {
 	var all []demand
 	held, _ := cut(previous, func(a *Assignment) bool { return a.IsUnit() })
@@ -180,7 +178,6 @@ func newDemand(pod int, key Key, held []Assignment) demand {
 	return c
 }
 
-// had adds the previous assignment a to c.
 func (c *demand) had(a Assignment) {
 	c.cpus, c.away, c.part = c.cpus.Union(a.CPUs), c.away.Union(a.Away), c.part || a.Part
 }

@@ -120,7 +120,6 @@ func (t *Trace) workloadType(names workload.Names, p *Pod, v *verdict, managed b
 	return false
 }
 
-// ruleOf returns the rule that decides a verdict with code c.
 func ruleOf(c Code) Rule {
 	switch c {
 	case CodePause:

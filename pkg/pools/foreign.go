@@ -42,7 +42,6 @@ func isForeign(p *Pod) bool {
 	return n > 0
 }
 
-// hasForeign reports whether another manager places a container of the pod.
 func (p *Pod) hasForeign() bool {
 	return slices.ContainsFunc(p.Containers, func(ctr Container) bool { return ctr.Foreign != nil })
 }
@@ -222,13 +221,14 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 				continue // another manager places it
 			}
 			f := Foreign{Manager: "the kubelet"}
-			own, pod := held[Key{PodUID: p.UID, Container: ctr.Name}], held[Key{PodUID: p.UID}]
+			own := held[Key{PodUID: p.UID, Container: ctr.Name}]
+			if own.IsEmpty() {
+				own = held[Key{PodUID: p.UID}]
+			}
 			switch {
 			case ctr.Kind == Infra: // the kubelet gives it none
 			case !own.IsEmpty():
 				f.CPUs, f.Alone = own, true
-			case !pod.IsEmpty():
-				f.CPUs, f.Alone = pod, true
 			default:
 				f.CPUs = in.Pools.Shared
 			}

@@ -248,15 +248,8 @@ func (a *assigner) excess(c *demand, siblings []demand, lack int) int {
 	return lack - total
 }
 
-// take takes CPUs out of a supply.
 func take(from *allocate.Supply, r allocate.Request) (cpuset.Set, *allocate.Refusal) {
 	cpus, err := from.Take(r)
-	if err == nil {
-		return cpus, nil
-	}
-	refusal, ok := errors.AsType[*allocate.Refusal](err)
-	if !ok {
-		refusal = &allocate.Refusal{Asked: r.CPUs, Why: err.Error()}
-	}
-	return cpuset.Set{}, refusal
+	refusal, _ := errors.AsType[*allocate.Refusal](err) // Take returns no other error
+	return cpus, refusal
 }

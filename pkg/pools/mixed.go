@@ -67,7 +67,6 @@ func (c *classifier) checkMixed(p *Pod) {
 	}
 }
 
-// mix adds shared CPUs to a container with exclusive CPUs.
 func (b *placer) mix(at *Placement) {
 	if at.Mixed = b.ofShared; !b.pools.Mixed.Shared {
 		at.Mixed = b.pools.Mixed.CPUs.Difference(b.taken)

@@ -92,15 +92,12 @@ func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 		default:
 			at.Pool, at.CPUs, at.Reason = Shared, b.ofShared, v.reason
 		}
-		if at.Exclusive {
+		if at.Pool == Guaranteed {
 			at.Mems = b.memoryOf(at.CPUs)
-			if v.mixed {
+			at.Unlimited = (at.Exclusive || v.pool == ofClaims || hasQuotaOf(ctr.Resources, set.want)) && !p.Unread && !KeepsQuota(p.Annotations, at.Name)
+			if at.Exclusive && v.mixed {
 				b.mix(at)
 			}
-			at.Unlimited = !p.Unread && !KeepsQuota(p.Annotations, at.Name)
-		} else if at.InPodPool() {
-			at.Mems = b.memoryOf(at.CPUs)
-			at.Unlimited = (v.pool == ofClaims || hasQuotaOf(ctr.Resources, set.want)) && !p.Unread && !KeepsQuota(p.Annotations, at.Name)
 		}
 		at.Unread = p.Unread && at.Pool != Guaranteed && at.Pool != Other
 		if ctr.Kind == App && p.QoS == QoSGuaranteed && !at.Unlimited && at.Pool != Other {
@@ -166,7 +163,6 @@ func (b *placer) guaranteed(at *Placement, c *demand, v *verdict) {
 	}
 }
 
-// reportDemand reports the problems of a demand.
 func (b *placer) reportDemand(p *Pod, c *demand) {
 	for _, r := range c.anomalies() {
 		b.report(p, c.key.Container, r)
@@ -208,7 +204,6 @@ func quotaOf(r Resources) (quota, period int64) {
 	return r.Quota, r.Period
 }
 
-// demandOf returns the demand of a container name, or nil.
 func demandOf(demands []demand, name string) *demand {
 	for i := range demands {
 		if demands[i].key.Container == name {
@@ -301,7 +296,6 @@ func (b *placer) units(demands []demand) []UnitPlan {
 	return plans
 }
 
-// exclusiveUnit places a unit that requests exclusive CPUs.
 func (b *placer) exclusiveUnit(at *UnitPlan, c *demand) {
 	if c.cpus.IsEmpty() {
 		at.Pool, at.CPUs, at.Refused, at.Reason = Shared, b.ofShared, c.refused, b.refused(c)

@@ -255,7 +255,6 @@ func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
 	return cmp.Or(mode, PodLevelPod)
 }
 
-// valid reports whether m is one of the modes.
 func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContainer }
 
 // newest returns the index of the newest instance of the next container of the pod's spec, at or

@@ -235,7 +235,6 @@ func (a *assigner) divide(siblings []demand, all, near cpuset.Set) ([]cpuset.Set
 	return parts, true
 }
 
-// held are the CPUs of demands together.
 func held(demands []demand) cpuset.Set {
 	var all cpuset.Set
 	for i := range demands {

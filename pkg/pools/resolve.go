@@ -148,7 +148,6 @@ func (r *resolver) lists(s *Spec) []list {
 	return lists
 }
 
-// resolver collects problems.
 type resolver struct {
 	topology *topology.Topology
 	// numbers holds the index of each partition in the configuration. It is nil if no partition

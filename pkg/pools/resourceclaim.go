@@ -101,7 +101,6 @@ func (in *Input) leaveClaims() (needed cpuset.Set) {
 	return outside.Difference(spared)
 }
 
-// claimer allocates CPUs to claims.
 type claimer struct {
 	in      *Input
 	devices []Device
@@ -239,7 +238,6 @@ func (p *ClaimPlan) sum() (all []Assignment) {
 	return all
 }
 
-// problems returns the problems of a claim.
 func (c *claimer) problems(p *ClaimPlan) (all []Reason) {
 	if p.Reason.Code != CodeClaim {
 		all = append(all, p.Reason)
@@ -264,7 +262,6 @@ func isOrAre(cpus cpuset.Set) string {
 	return "are"
 }
 
-// hasClaims reports whether a claim of the pod exists.
 func (in *Input) hasClaims(podUID string) bool {
 	return podUID != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.PodUID == podUID })
 }
