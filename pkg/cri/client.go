@@ -40,14 +40,14 @@ type Client struct {
 // 1 KiB are cut. If a pod has more than 32 KiB of these annotations, their values are replaced
 // by an invalid one. The client calls keep from several goroutines.
 func Dial(endpoint string, keep func(annotation string) bool) (*Client, error) {
-	socket, err := socketPath(endpoint)
-	if err != nil {
-		return nil, err
+	socket, isURL := strings.CutPrefix(endpoint, "unix://")
+	if !isURL && strings.Contains(endpoint, "://") || !path.IsAbs(socket) || strings.ContainsRune(socket, 0) {
+		return nil, fmt.Errorf("dial runtime endpoint %q: not a Unix socket: want unix:///path or an absolute path", endpoint)
 	}
 	if keep == nil {
 		keep = func(string) bool { return false }
 	}
-	conn, err := localgrpc.Dial(socket, maxMessage, func(reply any, from *mem.Reader) ([]byte, bool, error) {
+	conn, err := localgrpc.Dial(path.Clean(socket), maxMessage, func(reply any, from *mem.Reader) ([]byte, bool, error) {
 		return trim(reply, from, keep)
 	})
 	if err != nil {
@@ -98,14 +98,6 @@ func (c *Client) CgroupDriver(ctx context.Context) (Driver, error) {
 	default:
 		return "", fmt.Errorf("read cgroup driver: %w: driver %d", ErrNotSupported, d)
 	}
-}
-
-func socketPath(endpoint string) (string, error) {
-	p, isURL := strings.CutPrefix(endpoint, "unix://")
-	if !isURL && strings.Contains(endpoint, "://") || !path.IsAbs(p) || strings.ContainsRune(p, 0) {
-		return "", fmt.Errorf("dial runtime endpoint %q: not a Unix socket: want unix:///path or an absolute path", endpoint)
-	}
-	return path.Clean(p), nil
 }
 
 // A verbose status contains the environment and the annotations of a container or a pod, so its
@@ -163,10 +155,7 @@ func (c *Client) Stop(ctx context.Context, id string, timeout time.Duration) err
 		ContainerId: id,
 		Timeout:     int64((timeout + time.Second - 1) / time.Second),
 	})
-	if err == nil {
-		return nil
-	}
-	if err = fromGRPC(err); errors.Is(err, ErrNotFound) {
+	if err = fromGRPC(err); err == nil || errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return fmt.Errorf("stop container %s: %w", id, err)

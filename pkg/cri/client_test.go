@@ -131,7 +131,7 @@ func TestListAndStatus(t *testing.T) {
 			wantPod := cri.Pod{
 				ID: podID, UID: uid, Namespace: "ns", Name: "p", Ready: true, Annotations: annotations, RuntimeHandler: "kata",
 			}
-			wantContainer := cri.Container{ID: id, PodID: podID, Name: "main", Attempt: 3, State: cri.Created}
+			wantContainer := cri.Container{ID: id, PodID: podID, Name: "main", State: cri.Created}
 			noTime := cmp.Options{cmpopts.IgnoreFields(cri.Pod{}, "CreatedAt"), cmpopts.IgnoreFields(cri.Container{}, "CreatedAt")}
 			if diff := cmp.Diff([]cri.Pod{wantPod}, pods, noTime); diff != "" {
 				t.Errorf("List, pods (-want +got):\n%s", diff)

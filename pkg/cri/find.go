@@ -105,7 +105,6 @@ func existing(root string, paths []string) []string {
 	return found
 }
 
-// probed is the answer on a socket.
 type probed struct {
 	pods bool // the runtime has pods
 	runs bool // a pod runs. After a boot none runs, and a runtime that is not in use can keep old pods.

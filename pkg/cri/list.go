@@ -56,7 +56,7 @@ func (c *Client) podOf(p interface {
 }) Pod {
 	m := p.GetMetadata()
 	return Pod{
-		ID: p.GetId(), UID: m.GetUid(), Namespace: m.GetNamespace(), Name: m.GetName(), Attempt: m.GetAttempt(),
+		ID: p.GetId(), UID: m.GetUid(), Namespace: m.GetNamespace(), Name: m.GetName(),
 		Ready:          p.GetState() == runtime.PodSandboxState_SANDBOX_READY,
 		CreatedAt:      time.Unix(0, p.GetCreatedAt()),
 		Annotations:    bounded.Annotations(p.GetAnnotations(), c.keep),
@@ -67,7 +67,7 @@ func (c *Client) podOf(p interface {
 // containerOf returns the part of a container that lists and statuses have.
 func containerOf(ct listed[*runtime.ContainerMetadata, runtime.ContainerState]) Container {
 	return Container{
-		ID: ct.GetId(), Name: ct.GetMetadata().GetName(), Attempt: ct.GetMetadata().GetAttempt(),
+		ID: ct.GetId(), Name: ct.GetMetadata().GetName(),
 		State: stateOf(ct.GetState()), CreatedAt: time.Unix(0, ct.GetCreatedAt()),
 	}
 }

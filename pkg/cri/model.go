@@ -11,7 +11,6 @@ import (
 type Pod struct {
 	ID                   string // sandbox id
 	UID, Namespace, Name string
-	Attempt              uint32
 	Ready                bool
 	CreatedAt            time.Time
 	// Annotations are the sandbox's annotations at its creation that the user of the client keeps.
@@ -40,7 +39,6 @@ type Container struct {
 	ID        string
 	PodID     string // sandbox id
 	Name      string
-	Attempt   uint32
 	State     State
 	CreatedAt time.Time
 

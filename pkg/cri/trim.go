@@ -59,8 +59,8 @@ func fieldsOf(reply any) (all, inner fields, ok bool) {
 		// status, info; id, metadata, state, created_at, finished_at, resources
 		return fields{1: message, 2: document}, fields{1: whole, 2: whole, 3: whole, 4: whole, 6: whole, 16: whole}, true
 	case *runtime.ContainerEventResponse:
-		// container_id, container_event_type, created_at, pod_sandbox_status; id, metadata
-		return fields{1: whole, 2: whole, 3: whole, 4: message}, fields{1: whole, 2: whole}, true
+		// container_id, container_event_type, created_at, pod_sandbox_status; id
+		return fields{1: whole, 2: whole, 3: whole, 4: message}, fields{1: whole}, true
 	}
 	return all, inner, false
 }

@@ -84,7 +84,7 @@ func used(reply proto.Message) proto.Message {
 	case *runtime.ContainerEventResponse:
 		r.ContainersStatuses = nil
 		if s := r.PodSandboxStatus; s != nil {
-			r.PodSandboxStatus = &runtime.PodSandboxStatus{Id: s.Id, Metadata: s.Metadata}
+			r.PodSandboxStatus = &runtime.PodSandboxStatus{Id: s.Id}
 		}
 	}
 	return reply

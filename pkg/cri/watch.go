@@ -13,35 +13,20 @@ import (
 )
 
 // StreamState is the state of the event stream.
-type StreamState int
+type StreamState string
 
 const (
 	// Connecting is the state before the first report. It is never reported.
-	Connecting StreamState = iota
+	Connecting StreamState = ""
 	// Connected means that from now on each change causes an event. Earlier changes
 	// are only in a list: list now.
-	Connected
+	Connected StreamState = "connected"
 	// Lost means that the connection is lost; Watch tries it again.
-	Lost
+	Lost StreamState = "lost"
 	// Unsupported means that the runtime has no event stream, or has it switched
 	// off (CRI-O's enable_pod_events). Poll. It is tried again now and then.
-	Unsupported
+	Unsupported StreamState = "unsupported"
 )
-
-func (s StreamState) String() string {
-	switch s {
-	case Connecting:
-		return "connecting"
-	case Connected:
-		return "connected"
-	case Lost:
-		return "lost"
-	case Unsupported:
-		return "unsupported"
-	default:
-		return "unknown"
-	}
-}
 
 // Handler receives the calls of Watch, from one goroutine and in order. It may
 // take its time: events queue up here, never in the runtime.
@@ -161,7 +146,13 @@ func followOnce(ctx context.Context, q *queue, open openFunc, settled func()) er
 		r, err := stream.Recv()
 		for ; err == nil; r, err = stream.Recv() {
 			events++
-			q.put(notice{event: eventOf(r)})
+			// A hint needs little of the message, which holds the status of the whole pod.
+			q.put(notice{event: Event{
+				ContainerID: r.GetContainerId(),
+				Kind:        EventKind(r.GetContainerEventType()),
+				At:          time.Unix(0, r.GetCreatedAt()),
+				PodID:       r.GetPodSandboxStatus().GetId(),
+			}})
 		}
 		ended <- err
 	}()
@@ -186,8 +177,7 @@ type Event struct {
 	ContainerID string // sandbox id if the event is about the sandbox
 	Kind        EventKind
 	At          time.Time
-	// PodID and PodUID are empty where the runtime could not tell.
-	PodID, PodUID string
+	PodID       string // empty where the runtime could not tell
 }
 
 // EventKind is the kind of a change.
@@ -201,18 +191,6 @@ const (
 	ContainerStopped
 	ContainerDeleted
 )
-
-// eventOf keeps the little that a hint needs: the message holds the status of
-// the whole pod.
-func eventOf(r *runtime.ContainerEventResponse) Event {
-	return Event{
-		ContainerID: r.GetContainerId(),
-		Kind:        EventKind(r.GetContainerEventType()),
-		At:          time.Unix(0, r.GetCreatedAt()),
-		PodID:       r.GetPodSandboxStatus().GetId(),
-		PodUID:      r.GetPodSandboxStatus().GetMetadata().GetUid(),
-	}
-}
 
 // queue is an unbounded queue between the goroutine that reads the runtime's
 // stream and the one that runs the caller's code. It is unbounded because

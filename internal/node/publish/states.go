@@ -27,7 +27,7 @@ type States struct {
 // Stream takes the state of the runtime's event stream.
 func (s *States) Stream(state cri.StreamState, err error) {
 	s.stream = state
-	s.log.Info("runtime event stream", "state", state.String(), "error", err)
+	s.log.Info("runtime event stream", "state", state, "error", err)
 }
 
 // PollsRuntime reports whether the runtime has no event stream.
