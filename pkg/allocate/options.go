@@ -1,6 +1,7 @@
 package allocate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,15 +88,12 @@ func (o *Options) Validate() []error {
 			errs = append(errs, fmt.Errorf("%s and %s contradict each other: %s; turn one of them off", x.a, x.b, x.why))
 		}
 	}
-	if o.TopologyPolicy != "" {
-		if err := known(o.TopologyPolicy, None, BestEffort, Restricted, SingleNUMANode); err != nil {
-			errs = append(errs, fmt.Errorf("topology-policy: %q %w", o.TopologyPolicy, err))
-		}
+	// Empty values are valid.
+	if err := known(cmp.Or(o.TopologyPolicy, BestEffort), None, BestEffort, Restricted, SingleNUMANode); err != nil {
+		errs = append(errs, fmt.Errorf("topology-policy: %q %w", o.TopologyPolicy, err))
 	}
-	if o.Isolated != "" {
-		if err := known(o.Isolated, Prefer, Require, Avoid); err != nil {
-			errs = append(errs, fmt.Errorf("isolated-cpus: %q %w", o.Isolated, err))
-		}
+	if err := known(cmp.Or(o.Isolated, Prefer), Prefer, Require, Avoid); err != nil {
+		errs = append(errs, fmt.Errorf("isolated-cpus: %q %w", o.Isolated, err))
 	}
 	knownType := o.CoreType == "" || o.CoreType == Performance || o.CoreType == Efficiency
 	isKnownPreference := o.CoreTypePreference == "" || o.CoreTypePreference == Prefer || o.CoreTypePreference == Require

@@ -111,7 +111,11 @@ func (s *Supply) takeWholeGroups(allowed []bool) {
 			if best == nil {
 				break
 			}
-			s.takeCells(best)
+			for core := range s.m.coresIn(best) {
+				if n := int(s.view.coreFree[core]); n > 0 {
+					s.view.take(core, n)
+				}
+			}
 		}
 	}
 }
@@ -162,13 +166,4 @@ func (s *Supply) wholeGroup(cells []int32, allowed []bool) int {
 		}
 	}
 	return n
-}
-
-// takeCells picks all that is usable in cells.
-func (s *Supply) takeCells(cells []int32) {
-	for core := range s.m.coresIn(cells) {
-		if n := int(s.view.coreFree[core]); n > 0 {
-			s.view.take(core, n)
-		}
-	}
 }

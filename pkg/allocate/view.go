@@ -57,7 +57,12 @@ func (v *view) reset(s *Supply, have []uint64, f *filter) {
 	keep(v.usable, f.coreType)
 	v.picked, v.spread = v.picked[:0], f.spread
 	v.markOwn()
-	v.makeTallies()
+	if v.counts == nil {
+		v.makeMemory()
+	} else {
+		clear(v.coreFree)
+		clear(v.counts)
+	}
 	if f.plain() {
 		v.countAll()
 	} else {
@@ -96,15 +101,6 @@ func (v *view) markOwn() {
 	for cpu := range eachBit(v.have) {
 		v.own[v.m.core[cpu]] = true
 	}
-}
-
-func (v *view) makeTallies() {
-	if v.counts == nil {
-		v.makeMemory()
-		return
-	}
-	clear(v.coreFree)
-	clear(v.counts)
 }
 
 // makeMemory makes the memory of all counts in few pieces.

@@ -27,16 +27,6 @@ import (
 //     asks for these,
 //   - the other containers of the pod do not wait for it, because others may wait for them.
 
-// enclose finds the slice that an item is in.
-func (d *differ) enclose(it *item, around map[Path]*item) {
-	for p := it.Path.Parent(); p != ""; p = p.Parent() {
-		if outer := around[p]; outer != nil {
-			it.outer = outer
-			outer.inner = append(outer.inner, it)
-		}
-	}
-}
-
 // awaitsOuter reports whether the item cannot have its CPUs before the slice around it has
 // them.
 func (it *item) awaitsOuter() bool {
@@ -80,17 +70,6 @@ func (it *item) fits(slice cpuset.Set) bool {
 		return true
 	}
 	return it.request.Overlaps(slice) && (it.pending.IsEmpty() || it.pending.Overlaps(slice))
-}
-
-// writeAround emits the raw write of a slice that keeps CPUs because items in it have not left
-// them.
-func (d *differ) writeAround(it *item, kept cpuset.Set) bool {
-	cpus := it.want.Union(kept)
-	if it.request.Equal(cpus) || !d.contested(it, cpus).IsEmpty() {
-		return false
-	}
-	d.writeStep(it, cpus)
-	return true
 }
 
 // reportAround defers an item that waits for the slice around it, or a slice that waits for items in it.

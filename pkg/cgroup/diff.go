@@ -71,19 +71,15 @@ func innerDiffers(want cpuset.Set, c *Current) bool {
 	return c.Inner != nil && !c.Inner.CPUs.IsEmpty() && !c.Inner.CPUs.Equal(want)
 }
 
-// needsPersist reports whether the recorder holds another cpuset, or may hold one.
+// needsPersist reports whether the recorder holds another cpuset, or may hold one. Systemd can
+// have other CPUs although the runtime has recorded the right ones: while a container starts, the
+// runtime records an update of it, but starts the container with the previous values.
 func needsPersist(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	if recorder(t, c, d) == "" || c.Pending.Equal(want) {
 		return false
 	}
-	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty() || unitForgets(t, want, c, d)
-}
-
-// unitForgets reports whether systemd would restore other CPUs, although the runtime
-// has recorded the right ones. While a container starts, the runtime records an update of
-// it, but starts the container with the previous values.
-func unitForgets(t *Target, want cpuset.Set, c *Current, d Driver) bool {
-	return c.Exists && c.Unit.Known && unitOf(t, d) != "" && !c.Unit.CPUs.Equal(want)
+	return !c.RecordedKnown || !c.Recorded.Equal(want) || !c.Pending.IsEmpty() ||
+		c.Exists && c.Unit.Known && unitOf(t, d) != "" && !c.Unit.CPUs.Equal(want)
 }
 
 // recorder returns the recorder of a cgroup's cpuset; "" if only the raw write
@@ -140,7 +136,12 @@ func (d *differ) add(targets []Target, current func(Path) (Current, bool)) {
 		}
 		d.items = append(d.items, newItem(t, c, d.options))
 		if it := d.items[len(d.items)-1]; it.moves {
-			d.enclose(it, around)
+			for p := it.Path.Parent(); p != ""; p = p.Parent() {
+				if outer := around[p]; outer != nil {
+					it.outer = outer
+					outer.inner = append(outer.inner, it)
+				}
+			}
 			if d.admit(it, placed); it.Around && !it.stays {
 				around[it.Path] = it // before all that is in it: they are in order of their paths
 			}

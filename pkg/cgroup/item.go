@@ -127,7 +127,6 @@ func (it *item) canPersist() bool {
 	return it.via != "" && !it.current.NoRecord && (it.raw || !it.current.NoWrite)
 }
 
-// tally counts cgroups by CPU.
 type tally []int32
 
 func (t *tally) add(cpus cpuset.Set, n int32) {

@@ -29,7 +29,12 @@ func (d *differ) mems(it *item) {
 		d.postpone(it.Target, FileMems, "the kernel refused to write this cgroup in this pass")
 		return
 	case c.HasCPUSet:
-		d.bind(it, want)
+		if !c.Mems.Equal(want) {
+			d.emit(it, it.Path, File, FileMems, want.String(), it.Reason)
+		}
+		if innerMemsDiffer(want, c) {
+			d.emit(it, c.Inner.Path, File, FileMems, want.String(), it.Reason)
+		}
 	case it.via == "":
 		d.postpone(it.Target, FileMems, fmt.Sprintf("%q does not enable the cpuset controller for it", it.Path.Parent()))
 	}
@@ -46,16 +51,6 @@ func (d *differ) mems(it *item) {
 	}
 	d.emit(it, it.Path, it.via, property, want.String(), it.Reason)
 	it.persistCRI = it.persistCRI || it.via == CRI
-}
-
-func (d *differ) bind(it *item, want cpuset.Set) {
-	c := &it.current
-	if !c.Mems.Equal(want) {
-		d.emit(it, it.Path, File, FileMems, want.String(), it.Reason)
-	}
-	if innerMemsDiffer(want, c) {
-		d.emit(it, c.Inner.Path, File, FileMems, want.String(), it.Reason)
-	}
 }
 
 // usable are the nodes of a target that have memory: for one that is not even
@@ -88,7 +83,7 @@ func forgetsMems(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	unit := c.Unit.Known && c.Unit.Mems.Equal(want)
 	switch recorder(t, c, d) {
 	case CRI:
-		// As with CPUs: see unitForgets.
+		// As with CPUs: see needsPersist.
 		return !c.RecordedKnown || !c.RecordedMems.Equal(want) || c.Exists && c.Unit.Known && unitOf(t, d) != "" && !unit
 	case DBus:
 		return !unit

@@ -37,8 +37,11 @@ func (d *differ) writeAll(allowed func(*item) bool) bool {
 			if it.Around != around || it.placed || !it.raw || it.awaitsOuter() || !allowed(it) {
 				continue
 			}
-			if kept := d.kept(it); !kept.IsEmpty() {
-				progress = d.writeAround(it, kept) || progress
+			if kept := d.kept(it); !kept.IsEmpty() { // until the items in it have left these CPUs
+				if cpus := it.want.Union(kept); !it.request.Equal(cpus) && d.contested(it, cpus).IsEmpty() {
+					d.writeStep(it, cpus)
+					progress = true
+				}
 				continue
 			}
 			d.writeFinal(it)

@@ -89,7 +89,6 @@ func (m *PartitionMemory) list(r *Reader, p Path) ([]Path, error) {
 	return children, err
 }
 
-// look puts a cgroup into a view.
 func (m *PartitionMemory) look(r *Reader, v *PartitionView, p Path, whole bool) error {
 	n, known := m.nodes[p]
 	if known && (n.whole || !whole) && (!n.State.Valid() || !n.Effective.Overlaps(v.Root)) {

@@ -72,7 +72,6 @@ func (r *Reader) leave(n int) {
 	r.held = slices.Delete(r.held, n, len(r.held))
 }
 
-// opened is a cgroup that is read.
 type opened struct {
 	*Reader
 	path Path

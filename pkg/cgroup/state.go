@@ -192,7 +192,6 @@ func (r *Reader) effectiveOf(p Path) (cpuset.Set, error) {
 	return effective, err
 }
 
-// runsOn caches the effective CPUs of a cgroup.
 func (o *opened) runsOn(effective cpuset.Set) {
 	if o.dir != nil {
 		o.dir.known, o.dir.effective = true, effective

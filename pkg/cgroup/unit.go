@@ -101,7 +101,6 @@ func decodeCPUs(mask []byte) (cpuset.Set, error) {
 	return cpuset.Of(cpus...), nil
 }
 
-// unitInterface is the D-Bus interface that has the settings of a unit.
 func unitInterface(unit string) (string, error) {
 	switch {
 	case strings.HasSuffix(unit, ".slice"):
@@ -171,27 +170,21 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 	if fragment := text(general, "FragmentPath"); fragment != "" {
 		u.Files = append([]string{fragment}, u.Files...)
 	}
-	if u.UnitState, err = readUnit(ctx, conn, u.Name); err != nil {
-		return Unit{}, err
+	if u.UnitState, err = readUnit(ctx, conn, u.Name); err == nil {
+		u.Partition, err = partitionOf(ctx, conn, u.Name, kind)
 	}
-	if u.Partition, err = partitionOf(ctx, conn, u.Name, kind); err != nil {
-		return Unit{}, err
+	var group, slice string
+	if err == nil {
+		group, err = unitProperty[string](ctx, conn, u.Name, kind, "ControlGroup")
 	}
-	group, err := unitProperty[string](ctx, conn, u.Name, kind, "ControlGroup")
-	if err != nil {
-		return Unit{}, err
-	}
-	if group == "" {
-		slice, err := unitProperty[string](ctx, conn, u.Name, kind, "Slice")
-		if err != nil {
-			return Unit{}, err
-		}
-		group, err = plannedGroup(u.Name, slice)
-		if err != nil {
-			return Unit{}, err
+	if err == nil && group == "" {
+		if slice, err = unitProperty[string](ctx, conn, u.Name, kind, "Slice"); err == nil {
+			group, err = plannedGroup(u.Name, slice)
 		}
 	}
-	u.Path, err = ParsePath(group)
+	if err == nil {
+		u.Path, err = ParsePath(group)
+	}
 	return u, err
 }
 

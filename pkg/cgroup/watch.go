@@ -116,7 +116,7 @@ func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
 		wake()
 		return nil
 	}, func(signal *godbus.Signal) {
-		if reloaded(signal) {
+		if signal.Name == managerInterface+".Reloading" && len(signal.Body) == 1 && signal.Body[0] == false { // the end of a reload
 			wake()
 		}
 	})
@@ -163,12 +163,3 @@ func subscribe(ctx context.Context, conn *godbus.Conn, bus bool) error {
 
 // subscribeLimit is D-Bus's usual limit for a call.
 const subscribeLimit = 25 * time.Second
-
-// reloaded recognises the end of a reload: Reloading(active=false).
-func reloaded(signal *godbus.Signal) bool {
-	if signal.Name != managerInterface+".Reloading" || len(signal.Body) != 1 {
-		return false
-	}
-	active, ok := signal.Body[0].(bool)
-	return ok && !active
-}

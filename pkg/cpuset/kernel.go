@@ -94,7 +94,9 @@ func (p *listParser) nextRegion() bool {
 func (p *listParser) region() (region, error) {
 	var r region
 	var err error
-	if p.acceptAll() {
+	const all = "all"
+	if rest := p.text[p.pos:]; len(rest) >= len(all) && strings.EqualFold(rest[:len(all)], all) {
+		p.pos += len(all)
 		r.end = p.lastBit
 	} else {
 		if r.start, err = p.number(); err != nil {
@@ -123,15 +125,6 @@ func (p *listParser) whole(r region) region {
 	r.used, r.group = r.end+1, r.end+1
 	p.ended = p.peek() == 0 || p.peek() == '\n'
 	return r
-}
-
-func (p *listParser) acceptAll() bool {
-	const all = "all"
-	if rest := p.text[p.pos:]; len(rest) < len(all) || !strings.EqualFold(rest[:len(all)], all) {
-		return false
-	}
-	p.pos += len(all)
-	return true
 }
 
 func (p *listParser) numberAfter(c byte) (uint32, error) {

@@ -142,11 +142,12 @@ func Analyse(in Input) Report {
 	in.Owners = slices.Clone(in.Owners)
 	slices.SortFunc(in.Owners, func(a, b pools.Owner) int { return a.Key.Compare(b.Key) })
 	n := newNode(in)
-	s := newSearch(n)
+	s := &search{node: n, start: n.clone(), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort, price: 1 + n.topology.Online.Len()/cheapCPUs}
 	report := Report{Owners: make([]Place, len(in.Owners))}
 	report.Room.Now = n.room()
 	for i := range in.Owners {
 		o := &in.Owners[i]
+		s.least = append(s.least, n.alone(i))
 		place := Place{Name: nameOf(o), CPUs: o.CPUs, Fixed: o.Fixed, Now: n.shape(i), Least: s.least[i].shape}
 		report.Owners[i] = place
 		report.Excess.Now.addExcess(place.Now, place.Least)

@@ -64,21 +64,16 @@ func (n *node) others(i int) cpuset.Set {
 
 const noOwner = -1
 
-// closed returns the exclusive cores of owners other than i.
-func (n *node) closed(i int) cpuset.Set {
-	var all cpuset.Set
+// available returns the CPUs that owner i could have: free CPUs and its own, without the
+// exclusive cores of other owners. With noOwner for i they are the CPUs that a new owner could have.
+func (n *node) available(i int) cpuset.Set {
+	all := n.pool.Difference(n.others(i))
 	for j := range n.at {
 		if j != i && n.owners[j].Options.OneOwnerPerCore {
-			all = all.Union(n.cores[j])
+			all = all.Difference(n.cores[j])
 		}
 	}
 	return all
-}
-
-// available returns the CPUs that owner i could have: free CPUs and its own. With
-// noOwner for i they are the CPUs that a new owner could have.
-func (n *node) available(i int) cpuset.Set {
-	return n.pool.Difference(n.others(i)).Difference(n.closed(i))
 }
 
 // open are the available CPUs less those in cores of which another owner has a
@@ -124,7 +119,6 @@ func (n *node) wholeCores(cpus cpuset.Set) cpuset.Set {
 	return whole
 }
 
-// nodesOf returns the IDs of the NUMA nodes of cpus.
 func (n *node) nodesOf(cpus cpuset.Set) cpuset.Set {
 	var ids []int
 	for i := range n.topology.Nodes {
@@ -150,7 +144,6 @@ func (n *node) hinted(o *pools.Owner) (cpuset.Set, bool) {
 	return cpus, !cpus.IsEmpty()
 }
 
-// shape is how owner i lies.
 func (n *node) shape(i int) Shape { return n.shapeOf(i, n.at[i], n.others(i)) }
 
 // shapeOf returns the shape of owner i on cpus, with others as the CPUs of other owners.

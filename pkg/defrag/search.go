@@ -32,15 +32,6 @@ type search struct {
 	effort, price int
 }
 
-func newSearch(n *node) *search {
-	s := &search{node: n, start: n.clone(), tried: make([]cpuset.Set, len(n.owners)), effort: maxEffort}
-	s.price = 1 + n.topology.Online.Len()/cheapCPUs
-	for i := range n.owners {
-		s.least = append(s.least, n.alone(i))
-	}
-	return s
-}
-
 // alone returns the best place for owner i without other owners, wherever it is
 // now: a move must not change the least of its owner. An owner whose options cannot be met
 // at all cannot be moved, so its position is its best. CPUs of a ResourceClaim are not in the pool, and

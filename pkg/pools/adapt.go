@@ -26,7 +26,10 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	}
 	r := resolver{topology: t}
 	asked := s.pools(t)
-	s = s.copied()
+	s.Partitions, s.Units, s.Guaranteed.Overrides = slices.Clone(s.Partitions), slices.Clone(s.Units), slices.Clone(s.Guaranteed.Overrides)
+	if s.Shared != nil {
+		s.Shared = new(*s.Shared)
+	}
 	r.adaptSpec(&s)
 	r.adaptLists(&s)
 	if s.Shared != nil && s.Shared.IsEmpty() {
@@ -43,16 +46,6 @@ func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
 	p.Offline, p.Away, p.Claims.Away = asked.Offline, asked.Away, asked.Claims.Away
 	r.checkCapacity(s, p)
 	return p, r.problems
-}
-
-// copied returns a spec whose lists can be changed.
-func (s Spec) copied() Spec {
-	s.Partitions, s.Units = slices.Clone(s.Partitions), slices.Clone(s.Units)
-	s.Guaranteed.Overrides = slices.Clone(s.Guaranteed.Overrides)
-	if s.Shared != nil {
-		s.Shared = new(*s.Shared)
-	}
-	return s
 }
 
 // adaptSpec removes the errors of s that do not depend on the machine.

@@ -55,7 +55,10 @@ func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assi
 	of := *in
 	of.Previous = plan.Assignments
 	next := build(of, pods, cpuset.Set{}, nil)
-	if !sameOthers(plan.Assignments, next.Assignments, p.UID) || !samePlaces(in, plan, &next) {
+	others := func(all []Assignment) []Assignment {
+		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.PodUID == p.UID })
+	}
+	if !slices.EqualFunc(others(plan.Assignments), others(next.Assignments), Assignment.Equal) || !samePlaces(in, plan, &next) {
 		return PodPlan{}, nil, false
 	}
 	i := slices.IndexFunc(next.Pods, func(o PodPlan) bool { return o.UID == p.UID })
@@ -81,14 +84,6 @@ func owning(all []Pod, p Pod) (pods []Pod, ok bool) {
 		}
 	}
 	return present(pods), true
-}
-
-// sameOthers reports whether assignments differ only in the assignments of one pod.
-func sameOthers(before, after []Assignment, uid string) bool {
-	others := func(all []Assignment) []Assignment {
-		return slices.DeleteFunc(slices.Clone(all), func(a Assignment) bool { return a.PodUID == uid })
-	}
-	return slices.EqualFunc(others(before), others(after), Assignment.Equal)
 }
 
 // samePlaces reports whether the CPUs of owners leave the partitions of workload types unchanged: a

@@ -49,7 +49,11 @@ func assign(m *allocate.Machine, p *Pools, pods []Pod, demands []demand) (free, 
 		a.grow(i, true)
 	}
 	for _, i := range a.order {
-		a.release(i)
+		if c := &demands[i]; c.isReserve() && !c.unread {
+			if due := a.due(c, a.siblings(i)); c.cpus.Len() > due {
+				a.give(c, a.best(c, due))
+			}
+		}
 	}
 	a.growAll()
 	a.dropAway()

@@ -151,7 +151,6 @@ func compareContainers(a, b *Container) int {
 	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// class is the classification of a pod and its containers.
 type class struct {
 	verdicts  []verdict  // in the order of the containers
 	partition *Partition // nil for ordinary pods

@@ -86,7 +86,6 @@ func (n *notebook) class(names workload.Names, p *Pod, to *class, managed, unask
 	}
 }
 
-// claim records that a container uses claims.
 func (n *notebook) claim(p *Pod, ctr *Container, v *verdict) {
 	if n != nil && n.uid == p.UID {
 		t := &Trace{}

@@ -80,9 +80,6 @@ func foreignCPUs(pods []Pod) (all, alone cpuset.Set) {
 // keptWith returns the CPUs of foreign containers that owners had before.
 func keptWith(pods []Pod, previous []Assignment) cpuset.Set {
 	all, _ := foreignCPUs(pods)
-	if all.IsEmpty() {
-		return all
-	}
 	var owned cpuset.Set
 	for _, a := range previous {
 		if a.CPUs.Overlaps(all) && !turnedForeign(pods, a.Key) {
@@ -109,12 +106,12 @@ func stillHeld(before, after []Assignment) cpuset.Set {
 // part that leaves all pools. A pool keeps CPUs without which it would be empty.
 func theirs(in *Input, pods []Pod, kept cpuset.Set) (all, alone cpuset.Set) {
 	all, alone = foreignCPUs(pods)
-	has := in.kubeletHas()
-	if all, alone = all.Union(has), alone.Union(has); all.IsEmpty() {
-		return all, alone
+	if in.Pools.Kubelet { // also CPUs of containers that do not exist yet or no longer exist
+		for _, a := range in.Held {
+			all, alone = all.Union(a.CPUs), alone.Union(a.CPUs)
+		}
 	}
-	all, alone = all.Difference(kept), alone.Difference(kept)
-	return all, in.Pools.spared(alone)
+	return all.Difference(kept), in.Pools.spared(alone.Difference(kept))
 }
 
 // spared returns the CPUs of lost without the CPUs of pools that would be empty without them.
@@ -236,18 +233,6 @@ func leaveToKubelet(in *Input, pods []Pod) []Pod {
 		}
 	}
 	return pods
-}
-
-// kubeletHas returns the CPUs that the kubelet has allocated, including CPUs of containers
-// that do not exist yet or no longer exist.
-func (in *Input) kubeletHas() cpuset.Set {
-	var all cpuset.Set
-	if in.Pools.Kubelet {
-		for _, a := range in.Held {
-			all = all.Union(a.CPUs)
-		}
-	}
-	return all
 }
 
 // kubeletTook reports containers that got CPUs of partitions from the kubelet: its

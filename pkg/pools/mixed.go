@@ -101,13 +101,3 @@ func (r *resolver) checkMixed(g GuaranteedSpec) {
 		}
 	}
 }
-
-// checkMixedList checks the list against the machine and the guaranteed pool. It may be part of
-// another pool.
-func (r *resolver) checkMixedList(s Spec) {
-	l := list{field: mixedCPUsKey, cpus: &s.Guaranteed.Mixed.CPUs}
-	if l.cpus.IsEmpty() {
-		return
-	}
-	r.checkList(l, list{field: guaranteedKey, cpus: &s.Guaranteed.CPUs}, list{field: claimCPUsKey, cpus: &s.Guaranteed.Claims.CPUs})
-}

@@ -64,7 +64,11 @@ func (b *placer) report(p *Pod, container string, r Reason) {
 
 func (b *placer) pod(p *Pod, of class, demands []demand) PodPlan {
 	plan := PodPlan{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
-	first, set := len(b.room), setDemand(demands)
+	first := len(b.room)
+	var set *demand // of a pod with pod-level resources
+	if len(demands) == 1 && demands[0].set != nil {
+		set = &demands[0]
+	}
 	for i := range p.Containers {
 		ctr, v := &p.Containers[i], &of.verdicts[i]
 		b.room = append(b.room, Placement{ID: ctr.ID, Name: ctr.Name, Kind: ctr.Kind, State: ctr.State, Shares: v.shares, Limit: v.limit})

@@ -229,7 +229,8 @@ func Owners(in Input, plan Plan) []Owner {
 			if !ok {
 				continue // Build assigns no CPUs to pods that do not exist
 			}
-			if o.ofPod(&pods[i]); isDivided(plan.Pods, a.PodUID) {
+			of, isPlanned := slices.BinarySearchFunc(plan.Pods, a.PodUID, func(p PodPlan, uid string) int { return cmp.Compare(p.UID, uid) })
+			if o.ofPod(&pods[i]); isPlanned && slices.ContainsFunc(plan.Pods[of].Containers, func(at Placement) bool { return at.InPodPool() }) {
 				o.Fixed = "its pod has pod-level resources, and the CPUs belong to the pod"
 			}
 			o.Options = *c.options(&pods[i])
@@ -268,12 +269,6 @@ func (o *Owner) ofPod(p *Pod) {
 	default:
 		o.Fixed = ""
 	}
-}
-
-// isDivided reports whether containers of a pod share exclusive CPUs of the pod.
-func isDivided(plans []PodPlan, uid string) bool {
-	i, found := slices.BinarySearchFunc(plans, uid, func(p PodPlan, uid string) int { return cmp.Compare(p.UID, uid) })
-	return found && slices.ContainsFunc(plans[i].Containers, func(at Placement) bool { return at.InPodPool() })
 }
 
 // Code is a stable name for a reason, for metric labels, events and tests.

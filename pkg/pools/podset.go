@@ -201,15 +201,6 @@ func (b *placer) inPodPool(p *Pod, at *Placement, c *demand, v *verdict) {
 	}
 }
 
-// setDemand returns the demand of a pod with pod-level resources, nil if demands are of another
-// pod.
-func setDemand(demands []demand) *demand {
-	if len(demands) == 1 && demands[0].set != nil {
-		return &demands[0]
-	}
-	return nil
-}
-
 // hasQuotaOf reports whether a container has the quota of its pod, n CPUs, or more. Then the
 // container has no own limit. After a resize, a runtime records the removed quota, -1.
 func hasQuotaOf(ctr Resources, n int) bool {

@@ -105,18 +105,6 @@ func (a *assigner) owed(c *demand, siblings []demand) int {
 	return max(due, 0)
 }
 
-// release frees the CPUs of a pod's reserve above its due. It changes no reserve of an
-// unread pod.
-func (a *assigner) release(i int) {
-	c := &a.demands[i]
-	if !c.isReserve() || c.unread {
-		return
-	}
-	if due := a.due(c, a.siblings(i)); c.cpus.Len() > due {
-		a.give(c, a.best(c, due))
-	}
-}
-
 // reserve takes the CPUs that the pod's total leaves for later containers: all of them,
 // or as many as fit the options.
 func (a *assigner) reserve(i int) bool {

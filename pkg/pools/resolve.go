@@ -41,8 +41,18 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	for i, l := range lists {
 		r.checkList(l, lists[:i]...)
 	}
-	r.checkSpec(s)
-	r.checkMixedList(s)
+	for i := range s.Partitions {
+		r.checkPartition(i, s.Partitions)
+	}
+	r.checkGuaranteed(s.Guaranteed)
+	for i := range s.Units {
+		r.checkUnit(i, s)
+	}
+	r.checkInfra(s)
+	if mixed := &s.Guaranteed.Mixed.CPUs; !mixed.IsEmpty() { // it may be part of another pool
+		r.checkList(list{field: mixedCPUsKey, cpus: mixed},
+			list{field: guaranteedKey, cpus: &s.Guaranteed.CPUs}, list{field: claimCPUsKey, cpus: &s.Guaranteed.Claims.CPUs})
+	}
 	r.checkWholeCores(s.Guaranteed)
 	p := s.pools(t)
 	if s.Shared == nil && p.Shared.IsEmpty() {

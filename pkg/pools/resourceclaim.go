@@ -78,24 +78,16 @@ type ClaimPartPlan struct {
 // noDevice is a code of refusals: the node has no device of this name.
 const noDevice = "NoDevice"
 
-// claimCPUs returns the online CPUs that existing claims have in previous.
-func claimCPUs(in *Input) cpuset.Set {
-	var all cpuset.Set
-	if len(in.Claims) == 0 {
-		return all
-	}
-	for _, a := range in.Previous {
-		if a.Claim != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.UID == a.Claim }) {
-			all = all.Union(a.CPUs, a.Away)
-		}
-	}
-	return all.Intersection(in.Machine.Topology().Online)
-}
-
 // leaveClaims removes the CPUs of claims that are outside of the list for claims from the other pools. It returns
 // the CPUs of claims that stay in another pool, because that pool would be empty otherwise.
 func (in *Input) leaveClaims() (needed cpuset.Set) {
-	outside := claimCPUs(in).Difference(in.Pools.Claims.CPUs)
+	var outside cpuset.Set // online CPUs of existing claims
+	for _, a := range in.Previous {
+		if a.Claim != "" && slices.ContainsFunc(in.Claims, func(c Claim) bool { return c.UID == a.Claim }) {
+			outside = outside.Union(a.CPUs.Union(a.Away).Intersection(in.Machine.Topology().Online))
+		}
+	}
+	outside = outside.Difference(in.Pools.Claims.CPUs)
 	spared := in.Pools.spared(outside)
 	in.Pools = in.Pools.without(spared, spared)
 	return outside.Difference(spared)

@@ -11,18 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// checkSpec checks the rules that do not depend on the machine.
-func (r *resolver) checkSpec(s Spec) {
-	for i := range s.Partitions {
-		r.checkPartition(i, s.Partitions)
-	}
-	r.checkGuaranteed(s.Guaranteed)
-	for i := range s.Units {
-		r.checkUnit(i, s)
-	}
-	r.checkInfra(s)
-}
-
 // hasInfra reports whether the partition for pause containers exists.
 func (s Spec) hasInfra() bool {
 	return slices.ContainsFunc(s.Partitions, func(p PartitionSpec) bool { return p.Type == s.Infra })

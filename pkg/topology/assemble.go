@@ -72,8 +72,8 @@ func Assemble(places []Place, nodes []Node) (*Topology, error) {
 	}
 	t.Present, t.Possible = t.Online, t.Online
 	if len(split) > 0 {
-		t.warn("CPUs %s are threads of cores in another cache, die, package or NUMA node: each counts as a part of the place of its core's lowest CPU. "+
-			"In a virtual machine, correct its CPU topology", cpuset.Of(split...))
+		t.Warnings = append(t.Warnings, fmt.Sprintf("CPUs %s are threads of cores in another cache, die, package or NUMA node: each counts as a part of the place of its core's lowest CPU. "+
+			"In a virtual machine, correct its CPU topology", cpuset.Of(split...)))
 	}
 	if !slices.ContainsFunc(t.CPUs, func(c CPU) bool { return c.Kind != Unknown }) {
 		t.kindsBySpeed(func(c CPU) int { return c.Capacity })

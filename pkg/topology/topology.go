@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -42,10 +41,6 @@ type Topology struct {
 	// Warnings are contradictions in the description of the machine, each with the
 	// assumption that [Read] or [Assemble] made and a remedy.
 	Warnings []string `json:"warnings,omitempty"`
-}
-
-func (t *Topology) warn(format string, args ...any) {
-	t.Warnings = append(t.Warnings, fmt.Sprintf(format, args...))
 }
 
 // Group is a set of CPUs that share something.

@@ -102,10 +102,6 @@ func (n Names) OldPrefix(typ string) string {
 	return strings.Join(append(labels, typ), ".")
 }
 
-func (n Names) oldSharesKey(typ, container string) string {
-	return n.OldPrefix(typ) + "." + sharesResource + "/" + container
-}
-
 // cutKey returns the rest of key after prefix, domain and slash. It is called for
 // each annotation of each pod and does not allocate.
 func cutKey(key, prefix, domain string) (string, bool) {

@@ -73,7 +73,7 @@ func (n Names) ContainerResources(annotations map[string]string, typ, container 
 	if !n.anyOldKey(annotations) {
 		return Resources{}, false, nil
 	}
-	key := n.oldSharesKey(typ, container)
+	key := n.OldPrefix(typ) + "." + sharesResource + "/" + container
 	value, ok := annotations[key]
 	if !ok {
 		return Resources{}, false, nil
