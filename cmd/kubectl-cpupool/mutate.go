@@ -113,12 +113,9 @@ func mutateCommand(s streams) *cobra.Command {
 
 func (o *mutateOptions) check() error {
 	files := o.change || o.putBack
-	for _, file := range o.files {
-		if file == "-" && files {
-			return errors.New("-f -: the standard input is no file that could be changed; name one")
-		}
-	}
 	switch {
+	case files && slices.Contains(o.files, "-"):
+		return errors.New("-f -: the standard input is no file that could be changed; name one")
 	case len(o.files) == 0:
 		return errors.New("no file; name one with -f, or - for the standard input")
 	case o.change && o.putBack:

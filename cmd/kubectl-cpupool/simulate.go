@@ -84,6 +84,8 @@ type simulateOptions struct {
 	numa      []string
 	output    string
 	defaults  admission.Defaults
+	events    []simulate.Event // of the trace
+	progress  io.Writer        // for progress on a terminal
 }
 
 func simulateCommand(s streams) *cobra.Command {
@@ -144,20 +146,12 @@ func (o *simulateOptions) check() error {
 	return cmp.Or(checkStdin(files...), checkDescriptions("topology", o.topology...))
 }
 
-// scene holds the input of a node's simulation without the configuration.
+// scene holds a node with its machine and its objects.
 type scene struct {
-	node     string // empty: there is no node in the files
-	machine  *topology.Topology
-	objects  *simulate.Objects
-	events   []simulate.Event
-	defaults admission.Defaults
-	numa     []string // other attributes for the NUMA node of CPUs
-	// progress is the writer for progress on a terminal.
-	progress io.Writer
-	// unfit is the reason why the node cannot be simulated, or nil.
-	unfit error
-	// explained is true if the document has the explanations of all containers.
-	explained bool
+	node    string // empty: there is no node in the files
+	machine *topology.Topology
+	objects *simulate.Objects
+	unfit   error // the reason why the node cannot be simulated, or nil
 }
 
 func (o *simulateOptions) run(s streams) error {
@@ -173,8 +167,8 @@ func (o *simulateOptions) run(s streams) error {
 	var errs []error
 	var missing error
 	refused := false
+	o.progress = s.err
 	for _, at := range scenes {
-		at.progress = s.err
 		d, c, err := o.simulate(at)
 		if _, elsewhere := errors.AsType[*inspect.NameError](err); elsewhere && len(scenes) > 1 {
 			missing = err // the explained pod can be on another node
@@ -262,20 +256,20 @@ func (o *simulateOptions) simulate(at *scene) (*simulate.Document, *simulate.Com
 	if at.unfit != nil {
 		return nil, nil, at.unfit
 	}
-	before, err := at.simulate(o.config, o.fresh, o.explain)
+	before, err := o.simulateWith(at, o.config, o.fresh, o.explain)
 	if err != nil || !o.compares {
 		return before, nil, err
 	}
-	after, err := at.simulate(o.compare, false, "")
+	after, err := o.simulateWith(at, o.compare, false, "")
 	if err != nil {
 		return nil, nil, err
 	}
 	return before, simulate.Compare(before, after), nil
 }
 
-// simulate runs a configuration, and explains a pod unless its name is empty. The name "" of the
+// simulateWith runs a configuration, and explains a pod unless its name is empty. The name "" of the
 // configuration is no file.
-func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Document, error) {
+func (o *simulateOptions) simulateWith(at *scene, file string, installed bool, pod string) (*simulate.Document, error) {
 	c, err := config.Load(file, config.Overrides{}, nil)
 	if installed {
 		c, err = config.Parse(fresh, "fresh installation", config.Overrides{}, nil)
@@ -290,10 +284,10 @@ func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Do
 	if err != nil {
 		return nil, err
 	}
-	node.Defaults, node.NUMAAttributes = at.defaults, at.numa
-	p := newProgress(at.progress, "pods")
+	node.Defaults, node.NUMAAttributes = o.defaults, o.numa
+	p := newProgress(o.progress, "pods")
 	node.Progress = p.step
-	steps, err := node.Run(at.objects, at.events)
+	steps, err := node.Run(at.objects, o.events)
 	p.end()
 	if err != nil {
 		return nil, err
@@ -304,7 +298,7 @@ func (at *scene) simulate(file string, installed bool, pod string) (*simulate.Do
 			return nil, err
 		}
 	}
-	if at.explained {
+	if o.output == "json" && o.explain == "" && !o.compares {
 		d.Subjects = node.Subjects()
 	}
 	d.Node, d.Config.Fresh, d.Steps = at.node, installed, steps

@@ -14,12 +14,11 @@ func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err err
 	machines, err := readMachines(s, o.topology)
 	errs := []error{err}
 	objects, bad := readObjects(s, o.files, o.namespace)
-	var events []simulate.Event
 	if o.trace != "" {
 		data, err := read(s.in, o.trace)
 		if err == nil {
-			events, err = simulate.ParseTrace(data, o.namespace)
-			if err == nil && len(events) == 0 {
+			o.events, err = simulate.ParseTrace(data, o.namespace)
+			if err == nil && len(o.events) == 0 {
 				err = errors.New(`no event; write one on each line, such as {"at":"1m","remove":"web"}`)
 			}
 			err = named(o.trace, err)
@@ -42,7 +41,7 @@ func (o *simulateOptions) read(s streams) (scenes []*scene, bad []error, err err
 	}
 	scenes = make([]*scene, len(names))
 	for i, name := range names {
-		scenes[i] = &scene{node: name, events: events, defaults: o.defaults, numa: o.numa, explained: o.output == "json" && o.explain == "" && !o.compares}
+		scenes[i] = &scene{node: name}
 		scenes[i].unfit = scenes[i].fill(objects, machines, o.offline)
 	}
 	return scenes, bad, nil

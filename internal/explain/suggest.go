@@ -124,16 +124,14 @@ func Find(all []inspect.Container, name string) ([]int, error) {
 		if t == "" {
 			continue
 		}
-		found = append(found, i)
-		if !slices.Contains(targets, t) {
-			targets = append(targets, t)
-		}
+		found, targets = append(found, i), append(targets, t)
 	}
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
 	switch {
 	case len(targets) == 1:
 		return found, nil
 	case len(targets) > 1:
-		slices.Sort(targets)
 		return nil, &inspect.NameError{Text: fmt.Sprintf("%q names several: %s; write one of these", name, layout.Few(targets, maxNames))}
 	}
 	return nil, &inspect.NameError{Text: fmt.Sprintf("%q names no pod, container or unit that the daemon places; %s", name, suggestions(all, name))}

@@ -134,10 +134,7 @@ type Saving struct {
 }
 
 func (p *packing) document() (*Document, error) {
-	d := &Document{
-		Version: Version, Bound: p.bound(), Machines: []Machine{}, Nodes: []Node{}, Unplaced: []Unplaced{}, Refused: []Refused{},
-		Savings: []Saving{}, Tried: []string{}, Notes: append([]string{}, p.notes...),
-	}
+	d := &Document{Version: Version, Bound: p.bound(), Notes: slices.Clone(p.notes)}
 	counts, sums := make(map[*kind]int), make(map[*kind]map[string]int64)
 	seen := make(map[refusalOf]int)
 	for _, n := range p.nodes {
@@ -145,7 +142,7 @@ func (p *packing) document() (*Document, error) {
 		n.name = fmt.Sprintf("%s-%d", n.kind.Name, counts[n.kind])
 		at, refused, err := n.finish()
 		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", n.name, err)
+			return d, fmt.Errorf("node %s: %w", n.name, err)
 		}
 		d.Nodes, d.Pods = append(d.Nodes, *at), d.Pods+len(n.pods)
 		d.refuse(n, refused, seen)
@@ -171,7 +168,7 @@ func (p *packing) document() (*Document, error) {
 		}
 	}
 	for _, s := range p.unplaced {
-		u := Unplaced{Pod: s.pods[0].Name(), Count: len(s.pods), Reasons: []Reason{}}
+		u := Unplaced{Pod: s.pods[0].Name(), Count: len(s.pods)}
 		for _, k := range p.kinds {
 			u.Reasons = append(u.Reasons, Reason{k.Name, k.trials[s].reason})
 		}
@@ -226,7 +223,7 @@ func (n *node) finish() (*Node, []simulate.Refusal, error) {
 			owned[name] = owned[name].Union(c.CPUs)
 		}
 	}
-	at := &Node{Name: n.name, Machine: n.kind.Name, Opened: n.opened, Pods: []Pod{}, Allocatable: n.plan.Allocatable()}
+	at := &Node{Name: n.name, Machine: n.kind.Name, Opened: n.opened, Allocatable: n.plan.Allocatable()}
 	for i, pod := range n.all() {
 		at.Pods = append(at.Pods, Pod{Name: pod.Name(), Daemon: i < len(n.kind.daemons), CPUs: owned[pod.Name()]})
 	}
@@ -258,7 +255,7 @@ func (n *node) sum(at *Node, sums map[string]int64) {
 }
 
 func (k *kind) poolsOf(nodes int, sums map[string]int64) []Pool {
-	all := []Pool{}
+	var all []Pool
 	add := func(name, typ string, cpus cpuset.Set) {
 		p := Pool{Name: name, Type: typ, CPUs: cpus, Milli: int64(cpus.Len()*nodes) * 1000, RequestedMilli: max(sums[inspect.FullPool(name, typ)], 0)}
 		p.UnusedMilli = p.Milli - p.RequestedMilli

@@ -65,11 +65,8 @@ func Plan(in *Input) (*Document, error) {
 		return nil, err
 	}
 	doc, err := p.document()
-	if err != nil {
-		return nil, err
-	}
-	doc.Savings, doc.Tried = append(doc.Savings, savings...), append(doc.Tried, tried...)
-	return doc, nil
+	doc.Savings, doc.Tried = savings, tried
+	return doc, err
 }
 
 func (d *demand) pack(kinds []Kind, what string) (*packing, error) {
