@@ -27,7 +27,7 @@ func (c nodeCase) online() cpuset.Set { return cpuset.Range(0, c.MachineCPUs-1) 
 func advertised(l capacity.Layout) map[string]json.Number {
 	all := make(map[string]json.Number)
 	for _, a := range nodestatus.Advertise(l.Pools(workload.Names{}), nil, nil) {
-		all[a.Resource] = json.Number(fmt.Sprint(a.Milli))
+		all[a.Name] = json.Number(fmt.Sprint(a.Milli))
 	}
 	return all
 }
