@@ -1,5 +1,10 @@
 package telemetry
 
+import (
+	"maps"
+	"slices"
+)
+
 // meter adds up increments of the kernel's counters for each series.
 //
 // The CPUs and containers of a pool change, so that the sum of their counters can fall. The
@@ -31,16 +36,10 @@ type reading struct {
 // update counts a new source from this scrape on, and drops series of removed pools.
 func (m *meter) update(readings []reading, pools []PoolName) {
 	last := make(map[source]float64, len(readings))
-	exists := make(map[PoolName]bool, len(pools))
-	for _, p := range pools {
-		exists[p] = true
+	if m.sums == nil {
+		m.sums = make(map[series]float64)
 	}
-	sums := make(map[series]float64, len(m.sums))
-	for s, v := range m.sums {
-		if exists[s.PoolName] {
-			sums[s] = v
-		}
-	}
+	maps.DeleteFunc(m.sums, func(s series, _ float64) bool { return !slices.Contains(pools, s.PoolName) })
 	for _, r := range readings {
 		last[r.source] = r.value
 		before, seen := m.last[r.source]
@@ -50,10 +49,10 @@ func (m *meter) update(readings []reading, pools []PoolName) {
 			increment = 0
 		}
 		for _, p := range r.pools {
-			if exists[p] {
-				sums[series{r.metric, p, r.kind}] += increment
+			if slices.Contains(pools, p) {
+				m.sums[series{r.metric, p, r.kind}] += increment
 			}
 		}
 	}
-	m.last, m.sums = last, sums
+	m.last = last
 }
