@@ -87,10 +87,14 @@ func (t *Cache) HasBusy() bool { return len(t.pending) > 0 }
 // NoteSubmitted records that a worker or a reply to the runtime makes a write to a record.
 // Until NoteFinished or NoteMissingUpdate the cgroup may get its value at any time.
 func (t *Cache) NoteSubmitted(w cgroup.Write) {
-	c := t.current[w.Path]
-	t.ownWrites(w.Path).persists(w, c)
+	c, o := t.current[w.Path], t.ownWrites(w.Path)
+	o.persisted = true
 	if cpus, ok := PersistedCPUs(w); ok {
+		o.cpus = append(o.cpus, cpus)
 		c.Pending = cpus
+	} else { // the runtime or systemd also writes the recorded CPUs
+		o.incomplete = o.incomplete || !c.RecordedKnown
+		o.cpus = append(o.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
 	}
 	t.current[w.Path] = c
 	t.pending[w.Path]++
@@ -169,15 +173,4 @@ func PersistedCPUs(w cgroup.Write) (cpuset.Set, bool) {
 	}
 	cpus, err := cpuset.Parse(w.Value)
 	return cpus, err == nil
-}
-
-// persists notes a write of the runtime or systemd, which also writes the recorded CPUs.
-func (o *ownWrites) persists(w cgroup.Write, c cgroup.Current) {
-	o.persisted = true
-	if cpus, ok := PersistedCPUs(w); ok {
-		o.cpus = append(o.cpus, cpus)
-		return
-	}
-	o.incomplete = o.incomplete || !c.RecordedKnown
-	o.cpus = append(o.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
 }

@@ -38,13 +38,19 @@ func turnOf(p cgroup.Path) (turn uint64) {
 	return turn
 }
 
-// Refresh reads the targets as Read does, and drops cgroups that are no targets.
+// Refresh reads the targets as Read does, and drops cgroups that are no targets and have no write in progress.
 func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	gone, errs = t.Read(targets, m)
 	t.watched = nil
 	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
 	if len(t.current) != len(t.known) || !slices.EqualFunc(t.known, targets, same) {
-		t.retain(targets)
+		t.known = t.known[:0]
+		wanted := make(map[cgroup.Path]bool, len(targets))
+		for i := range targets {
+			wanted[targets[i].Path] = true
+			t.known = append(t.known, targets[i].Path)
+		}
+		maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && !t.IsBusy(p) })
 	}
 	unknown := func(p cgroup.Path) bool { return !t.Has(p) && !t.IsBusy(p) }
 	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return unknown(p) })
@@ -53,17 +59,6 @@ func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone [
 	maps.DeleteFunc(t.threads.stranded, dropped)
 	maps.DeleteFunc(t.threads.scanned, dropped)
 	return gone, errs
-}
-
-// retain drops the cgroups that are no targets and have no write in progress.
-func (t *Cache) retain(targets []cgroup.Target) {
-	t.known = t.known[:0]
-	wanted := make(map[cgroup.Path]bool, len(targets))
-	for i := range targets {
-		wanted[targets[i].Path] = true
-		t.known = append(t.known, targets[i].Path)
-	}
-	maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && !t.IsBusy(p) })
 }
 
 // Read reads the targets that are unknown or stale. It returns the cgroups that do not exist
