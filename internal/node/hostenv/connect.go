@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -78,7 +79,10 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	h = Host{
 		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: usablecpus.Kernel{Sys: kernelfs.Dir(SysRoot)}, Online: onlineCPUs(t),
-		JournalFile: JournalPath(c), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), CPUManager: newStateFile(c), Boot: readBoot(t.Possible),
+		JournalFile: JournalPath(c), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), Boot: readBoot(t.Possible),
+	}
+	if c.Pools.Guaranteed.Kubelet {
+		h.CPUManager = &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
 	}
 	if h.Kernel, err = runningKernel(); err != nil {
 		return Host{}, nil, err

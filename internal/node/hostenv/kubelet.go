@@ -7,12 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 )
 
@@ -69,14 +67,6 @@ type stateFile struct {
 type stateRead struct {
 	content []byte
 	err     error
-}
-
-// newStateFile returns nil where the daemon allocates exclusive CPUs itself.
-func newStateFile(c *config.Config) cpuManager {
-	if !c.Pools.Guaranteed.Kubelet {
-		return nil
-	}
-	return &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
 }
 
 // State returns the content of the file. It waits for the end of a pending read first, because the result of that

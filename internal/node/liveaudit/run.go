@@ -54,7 +54,10 @@ func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 			}
 			p = loaded
 			counts.forget()
-			a.load(p)
+			a.mu.Lock()
+			a.program = p
+			a.own()
+			a.mu.Unlock()
 			listeners.Go(func() { a.listen(loaded) })
 		}
 		a.read(p, counts)
@@ -64,14 +67,6 @@ func (a *Audit) Run(ctx context.Context, open func() (Program, error)) {
 
 // Result returns the state of the audit; nil while it is off.
 func (a *Audit) Result() *telemetry.LiveAudit { return a.result.Load() }
-
-// load makes the program watch the CPUs that have an owner now.
-func (a *Audit) load(p Program) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.program = p
-	a.own()
-}
 
 // unload removes the program from the kernel.
 func (a *Audit) unload() {

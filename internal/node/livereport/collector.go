@@ -31,7 +31,7 @@ type key struct {
 type entry struct {
 	schedwatch.Count
 
-	path string
+	path string // of the cgroup: "/" for the root, and "" for a removed one
 }
 
 // rootID is the number of the cgroup root in the kernel.
@@ -81,19 +81,11 @@ func add(rows map[key]*entry, tasks []schedwatch.Task) map[key]*entry {
 			rows[k] = e
 		}
 		e.Count = e.Plus(schedwatch.Count{Time: t.Time, Switches: t.Switches})
-		if e.path == "" {
-			e.path = pathOf(t)
+		if e.path = cmp.Or(e.path, t.Cgroup); t.CgroupID == rootID {
+			e.path = "/"
 		}
 	}
 	return rows
-}
-
-// pathOf returns the path of a task's cgroup, "/" for the root, and "" for a removed cgroup.
-func pathOf(t *schedwatch.Task) string {
-	if t.CgroupID == rootID {
-		return "/"
-	}
-	return t.Cgroup
 }
 
 // command returns the name of a task. Names of bound kernel threads end with the number of the

@@ -49,7 +49,11 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 	}
 	v.Containers, v.Mixed = node.Containers(p.paths, func(cpus cpuset.Set, at cgroup.Path) (noise.Report, map[string]int) {
 		r := p.machine().Of(cpus, p.Partitions.Mode(at))
-		return r, kernelWork(p.Host.Boot, r)
+		work := map[string]int{"balancing": r.Balanced.Len(), "tick": r.Tick.Len()} // CPUs on which the kernel itself runs work
+		if !p.Host.Boot.Unknown {
+			work["rcu"], work["managed_irq"] = r.RCU.Len(), r.ManagedIRQ.Len()
+		}
+		return r, work
 	})
 	return v
 }

@@ -4,22 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
-
-// kernelWork returns the numbers of an owner's CPUs on which the kernel itself runs work, by
-// source.
-func kernelWork(b hostenv.BootFacts, r noise.Report) map[string]int {
-	counts := map[string]int{"balancing": r.Balanced.Len(), "tick": r.Tick.Len()}
-	if !b.Unknown {
-		counts["rcu"], counts["managed_irq"] = r.RCU.Len(), r.ManagedIRQ.Len()
-	}
-	return counts
-}
 
 func (p *Publisher) machine() noise.Machine { return p.Settings.MachineOf(p.Host.Boot) }
 

@@ -165,15 +165,10 @@ func (p *Program) Next() (Task, error) {
 		}
 		task := p.tasks.task(r.Key, account.Row{Time: r.Row.Ns, Switches: r.Row.Switches, PID: r.Row.Pid, TGID: r.Row.Tgid})
 		if task.Kind != BoundKernel {
-			task.Owner = p.ownerAt(task.CPU, r.Since)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			task.Owner = p.watches.Owner(task.CPU, r.Since) // the owner can have changed since
 			return task, nil
 		}
 	}
-}
-
-// ownerAt returns the ID of the owner of a CPU in a watch. The owner can have changed since.
-func (p *Program) ownerAt(cpu int, since uint64) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.watches.Owner(cpu, since)
 }

@@ -82,7 +82,8 @@ func (Kernel) Watch(ctx context.Context, changed func() error) error {
 		case err != nil && !lost:
 			return fmt.Errorf("listen for uevents: %w", err)
 		}
-		notify = lost || IsAboutCPU(buffer[:n]) && isFromKernel(from)
+		sender, ok := from.(*unix.SockaddrNetlink)
+		notify = lost || IsAboutCPU(buffer[:n]) && ok && sender.Pid == 0 // only the kernel has port 0
 	}
 }
 
@@ -111,10 +112,4 @@ func IsAboutCPU(message []byte) bool {
 	number, isCPU := strings.CutPrefix(device, cpuDevices)
 	_, err := strconv.ParseUint(number, 10, 31)
 	return isCPU && err == nil && slices.Contains(lines, "SUBSYSTEM=cpu") && slices.Contains(lines, "ACTION="+action)
-}
-
-// isFromKernel reports whether the kernel sent the message. Only the kernel has port 0.
-func isFromKernel(from unix.Sockaddr) bool {
-	a, ok := from.(*unix.SockaddrNetlink)
-	return ok && a.Pid == 0
 }
