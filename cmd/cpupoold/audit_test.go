@@ -32,7 +32,7 @@ func (e *eyes) Scan(audit.Ownership, uint64) error {
 }
 
 func (e *eyes) Evidence() (audit.Evidence, []string) {
-	return audit.Evidence{Scans: e.looks, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}}, []string{"twice"}
+	return audit.Evidence{Scans: e.looks, Tasks: []audit.Task{{Reading: audit.Reading{TID: 1, Comm: "hog"}, PID: 1, Leader: "hog", Allowed: cpuset.Of(4)}}}, []string{"twice"}
 }
 
 func owned() audit.Ownership {
@@ -122,7 +122,7 @@ func TestAuditResult(t *testing.T) {
 	} {
 		e := audit.Evidence{Scans: c.scans, Elapsed: uint64(c.scans-1) * 1e9}
 		if c.found {
-			e.Tasks = []audit.Task{{PID: 1, TID: 1, Comm: "hog", Leader: "hog", Allowed: cpuset.Of(4)}}
+			e.Tasks = []audit.Task{{Reading: audit.Reading{TID: 1, Comm: "hog"}, PID: 1, Leader: "hog", Allowed: cpuset.Of(4)}}
 		}
 		err := auditResult(audit.Evaluate(owned(), e), c.duration)
 		code, _ := errors.AsType[exitCode](err)

@@ -38,7 +38,7 @@ func node() audit.Ownership {
 }
 
 func task(pid int, comm, cgroup string, flags uint64, allowed cpuset.Set, ran map[int]uint64) audit.Task {
-	return audit.Task{PID: pid, TID: pid, Comm: comm, Leader: comm, Cgroup: cgroup, Flags: flags, Allowed: allowed, Ran: ran}
+	return audit.Task{Reading: audit.Reading{TID: pid, Comm: comm, Flags: flags}, PID: pid, Leader: comm, Cgroup: cgroup, Allowed: allowed, Ran: ran}
 }
 
 // findingLine is a finding in one line.

@@ -56,17 +56,14 @@ func (r Reading) IsMovable() bool {
 
 // Task holds the observations of a task that is foreign on some CPU.
 type Task struct {
-	PID, TID         int
-	Comm, Leader     string // names of the task and of its process
-	Cgroup           string
-	Flags            uint64
-	Policy, Priority int
+	Reading // of the last scan
+	PID     int
+	Leader  string // name of its process
+	Cgroup  string
 	// Allowed holds all CPUs on which any scan found it allowed.
 	Allowed cpuset.Set
 	// Ran is its observed CPU time in nanoseconds, by CPU.
 	Ran map[int]uint64
-
-	last Reading
 }
 
 // observe adds a scan of the task. The CPU time since the previous scan counts for its current
@@ -75,9 +72,9 @@ type Task struct {
 func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 	ran := uint64(0)
 	switch {
-	case t.last.TID != 0 && r.Run > t.last.Run:
-		ran = r.Run - t.last.Run
-	case t.last.TID == 0 && r.Start >= began:
+	case t.TID != 0 && r.Run > t.Run:
+		ran = r.Run - t.Run
+	case t.TID == 0 && r.Start >= began:
 		ran = r.Run
 	}
 	if ran > 0 {
@@ -86,7 +83,5 @@ func (t *Task) observe(r Reading, allowed cpuset.Set, began uint64) {
 		}
 		t.Ran[r.CPU] += ran
 	}
-	t.TID, t.Comm, t.Flags, t.Policy, t.Priority = r.TID, r.Comm, r.Flags, r.Policy, r.Priority
-	t.Allowed = t.Allowed.Union(allowed)
-	t.last = r
+	t.Reading, t.Allowed = r, t.Allowed.Union(allowed)
 }

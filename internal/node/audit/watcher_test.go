@@ -9,7 +9,6 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
@@ -146,7 +145,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%d of %d tasks, unread %v; want 9", len(found[i].Tasks), found[i].Count, unread)
 		}
 	}
-	if d := cmp.Diff(found[0], found[1], cmpopts.IgnoreUnexported(audit.Task{})); d != "" {
+	if d := cmp.Diff(found[0], found[1]); d != "" {
 		t.Errorf("a map and a directory (-map +directory):\n%s", d)
 	}
 }

@@ -28,7 +28,7 @@ type fakeScans struct {
 func (e *fakeScans) Scan(audit.Ownership, uint64) error { e.scans++; return e.fails }
 
 func (e *fakeScans) Evidence() (audit.Evidence, []string) {
-	return audit.Evidence{Elapsed: 4e9, Tasks: []audit.Task{{PID: 1, TID: 1, Comm: "hog", Allowed: cpuset.Of(4), Ran: map[int]uint64{4: 1e9}}},
+	return audit.Evidence{Elapsed: 4e9, Tasks: []audit.Task{{Reading: audit.Reading{TID: 1, Comm: "hog"}, PID: 1, Allowed: cpuset.Of(4), Ran: map[int]uint64{4: 1e9}}},
 		Lines: []audit.Line{{Name: "25", Text: "chip eth0", Counts: map[int]uint64{4: 3}}}}, nil
 }
 

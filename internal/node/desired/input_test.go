@@ -153,7 +153,7 @@ func TestOwnershipOfClaims(t *testing.T) {
 	var e audit.Evidence
 	for id, cpus := range map[string]cpuset.Set{"a": cpuset.Range(5, 6), "b": cpuset.Of(5), "c": cpuset.Of(2, 5, 7)} {
 		at := "kubepods.slice/kubepods-podu.slice/cri-containerd-" + id + ".scope"
-		e.Tasks = append(e.Tasks, audit.Task{PID: int(id[0]), TID: int(id[0]), Comm: id, Leader: id, Cgroup: at, Allowed: cpus})
+		e.Tasks = append(e.Tasks, audit.Task{Reading: audit.Reading{TID: int(id[0]), Comm: id}, PID: int(id[0]), Leader: id, Cgroup: at, Allowed: cpus})
 	}
 	found := make(map[string]string)
 	for _, f := range audit.Evaluate(o, e).Findings {
