@@ -26,15 +26,12 @@ func (m cgroupMount) isV2() bool { return m.err == nil && m.fsType == "cgroup2" 
 
 // readCgroupMount returns the last mount, which is visible (proc_pid_mountinfo(5)).
 func readCgroupMount(root fs.FS) cgroupMount {
+	var mounts []*mountinfo.Info
 	b, err := readFile(root, "/proc/self/mountinfo")
-	if err != nil {
-		return cgroupMount{err: err}
+	if err == nil {
+		mounts, err = mountinfo.GetMountsFromReader(bytes.NewReader(b), mountinfo.PrefixFilter(cgroupRoot))
 	}
-	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(b), mountinfo.PrefixFilter(cgroupRoot))
-	if err != nil {
-		return cgroupMount{err: err}
-	}
-	var m cgroupMount
+	m := cgroupMount{err: err}
 	for _, mount := range mounts {
 		if mount.Mountpoint == cgroupRoot {
 			// Earlier mounts below are hidden now.
@@ -65,10 +62,11 @@ func checkUnified(e *evidence) {
 }
 
 func missingControllers(e *evidence, cgroup string) ([]string, error) {
-	available, err := readWords(e.root, path.Join(cgroupRoot, cgroup, "cgroup.controllers"))
+	b, err := readFile(e.root, path.Join(cgroupRoot, cgroup, "cgroup.controllers"))
 	if err != nil {
 		return nil, err
 	}
+	available := strings.Fields(string(b))
 	return slices.DeleteFunc([]string{"cpu", "cpuset"}, func(c string) bool { return slices.Contains(available, c) }), nil
 }
 

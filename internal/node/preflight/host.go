@@ -73,15 +73,6 @@ func readFile(root fs.FS, name string) ([]byte, error) {
 	return procroot.ReadFile(root, relative(name))
 }
 
-// readWords reads a file of words that are separated by blanks, such as cgroup.controllers.
-func readWords(root fs.FS, name string) ([]string, error) {
-	b, err := readFile(root, name)
-	if err != nil {
-		return nil, err
-	}
-	return strings.Fields(string(b)), nil
-}
-
 // relative returns the name below Root for an absolute path of the host.
 func relative(name string) string {
 	if rel := strings.TrimPrefix(path.Clean("/"+name), "/"); rel != "" {

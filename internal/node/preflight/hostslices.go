@@ -159,8 +159,8 @@ func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.P
 
 // runsOn returns the CPUs of a cgroup that contains processes, directly or below.
 func (e *evidence) runsOn(dir string) (cpus cpuset.Set, populated bool) {
-	events, err := readWords(e.root, path.Join(cgroupRoot, dir, "cgroup.events"))
-	if i := slices.Index(events, "populated"); err != nil || i < 0 || i+1 == len(events) || events[i+1] != "1" {
+	events, _ := readFile(e.root, path.Join(cgroupRoot, dir, "cgroup.events"))
+	if !slices.Contains(strings.Split(string(events), "\n"), "populated 1") {
 		return cpuset.Set{}, false
 	}
 	return e.allowedCPUs(cgroup.Path(dir)), true

@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/quantity"
@@ -118,7 +117,7 @@ func checkReservedAmounts(e *evidence, claims cpuset.Set) {
 // amount formats thousandths of a CPU as the kubelet's configuration has them.
 func amount(milli int64) string {
 	if milli%1000 == 0 {
-		return strconv.FormatInt(milli/1000, 10)
+		return fmt.Sprint(milli / 1000)
 	}
-	return strconv.FormatInt(milli, 10) + "m"
+	return fmt.Sprintf("%dm", milli)
 }
