@@ -54,9 +54,6 @@ func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
 
 // configured returns CRI-O's placement of a container by its current configuration.
 func (o *OtherManagers) configured(pod *inventory.Pod, c *inventory.Container) (managers.Placing, bool) {
-	if pod == nil {
-		return managers.Placing{}, false
-	}
 	return o.crio.Placing(ofCRIO(pod, c, pod.QoS == pools.QoSGuaranteed && c.Request().ExclusiveCPUs() > 0))
 }
 
