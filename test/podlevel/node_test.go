@@ -126,7 +126,7 @@ func (n *node) unaccounted(names workload.Names, record nodestatus.Record) (all 
 	v := view.Node{Settings: &n.settings, Plan: &n.plan, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}
 	for _, a := range nodestatus.Advertise(v.Pools(), v.Pods(), record) {
 		name := "shared"
-		if a.Resource == names.GuaranteedResource() {
+		if a.Name == names.GuaranteedResource() {
 			name = "exclusive"
 		}
 		if a.Unaccounted > 0 {
