@@ -56,7 +56,7 @@ func onHost() *runtime.NamespaceOption {
 // sandbox returns the configuration of a sandbox without resources.
 func sandbox(p cri.Pod) *runtime.PodSandboxConfig {
 	return &runtime.PodSandboxConfig{
-		Metadata:     &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID, Attempt: p.Attempt},
+		Metadata:     &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
 		LogDirectory: "/var/log/pods/" + p.UID,
 		Linux: &runtime.LinuxPodSandboxConfig{
 			CgroupParent:    "kubepods-pod" + strings.ReplaceAll(p.UID, "-", "_") + ".slice",
