@@ -360,6 +360,7 @@ func TestStartWritesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Eventually("known", func() bool { return a.start(id) == nil })
+	r.awaitIdle() // a late update of its record would restore its first CPUs: the fake runtime does not ask about updates
 	pod := ofPod("e", "default", "guaranteed", 2, nil)
 	mine := a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2))).Adjustment.CPUs
 	if err := n.Runtime.StartContainer(id); err != nil {
