@@ -340,7 +340,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (a *app) retry(ctx context.Context, err error, hasAnswered bool) (again bool, _ error) {
 	switch {
 	case ctx.Err() != nil:
-		return false, nil
+		return false, nil //nolint:nilerr // a signal is no error
 	case !hasAnswered:
 		return false, err
 	}
