@@ -31,11 +31,10 @@ type Decision struct {
 // without events. Changes are tried only if asked for: each costs a plan.
 func (d *Decision) Subject(c *inspect.Container, changes bool) inspect.Subject {
 	s := inspect.Subject{Container: *c, Problems: []inspect.Problem{}, Events: []history.Event{}}
-	reason := pools.Reason{Code: pools.Code(c.Code), Text: c.Reason}
 	if c.Unit {
-		s.Rules = []inspect.Rule{{Name: string(pools.RuleUnit), Statement: statement(pools.RuleUnit), Met: true, Answer: reason.Text}}
+		s.Rules = []inspect.Rule{{Name: string(pools.RuleUnit), Statement: statement(pools.RuleUnit), Met: true, Answer: c.Reason}}
 	} else {
-		s.Rules = rulesOf(d.Traces[c.ID], reason)
+		s.Rules = rulesOf(d.Traces[c.ID], c.Reason)
 		d.alternatives(&s, changes)
 	}
 	for _, claim := range inspect.ClaimsOf(d.Plan, d.Problems) {
@@ -97,7 +96,7 @@ func statement(r pools.Rule) string {
 
 // rulesOf returns the rules that were tried for a container, in order. The answer of the rule that
 // was met is the reason of the placement.
-func rulesOf(t *pools.Trace, reason pools.Reason) []inspect.Rule {
+func rulesOf(t *pools.Trace, reason string) []inspect.Rule {
 	rules := []inspect.Rule{}
 	if t == nil {
 		return rules
@@ -105,7 +104,7 @@ func rulesOf(t *pools.Trace, reason pools.Reason) []inspect.Rule {
 	for _, s := range t.Steps {
 		answer := s.Answer
 		if s.Met {
-			answer = reason.Text
+			answer = reason
 		}
 		rules = append(rules, inspect.Rule{Name: string(s.Rule), Statement: statement(s.Rule), Met: s.Met, Answer: answer})
 	}
@@ -158,20 +157,17 @@ func candidates(in *pools.Input, plan *pools.Plan, want int, options *allocate.O
 		}
 		c.Free = p.cpus.Intersection(plan.Free.Union(own))
 		cpus, err := in.Machine.Supply(c.Free).Take(allocate.Request{CPUs: want, Nodes: hinted, Options: *options})
+		c.Would = cpus
 		refusal, refused := errors.AsType[*allocate.Refusal](err)
 		switch {
 		case refused:
 			c.Why = "rejected: " + refusal.Why
-		case err != nil:
-			c.Why = "rejected: " + err.Error()
+		case own.IsEmpty():
+			c.Why = fmt.Sprintf("has free capacity for %d; see the reason of the refusal", want)
 		case c.Has:
 			c.Why = "it has CPUs here, and keeps them"
 		default:
 			c.Why = "has free capacity; a running container keeps its CPUs"
-		}
-		c.Would = cpus
-		if own.IsEmpty() && err == nil {
-			c.Why = fmt.Sprintf("has free capacity for %d; see the reason of the refusal", want)
 		}
 		all = append(all, c)
 	}
