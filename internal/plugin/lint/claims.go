@@ -67,6 +67,7 @@ func (l *linter) checkPodClaims() {
 				"write a ResourceClaimTemplate, and resourceClaimTemplateName here")
 		}
 	}
+	isOn := l.Admission.OnClaims(pod)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, ref := range c.Resources.Claims {
 			if entries[ref.Name] == nil {
@@ -74,9 +75,6 @@ func (l *linter) checkPodClaims() {
 					"add an entry with this name to spec.resourceClaims, or correct the name")
 			}
 		}
-	}
-	isOn := l.Admission.OnClaims(pod)
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if cpu := requestedCPU(&c.Resources); isOn(c.Name) && cpu.CmpInt64(1) >= 0 {
 			l.find(l.containerLine(c.Name), fmt.Sprintf("container %s runs on the CPUs of its claim alone, and its request of cpu: %s counts in addition", strconv.Quote(c.Name), cpu),
 				"request cpu: 1m, or remove the claim")

@@ -66,7 +66,7 @@ func oneLine(text string) string {
 
 // Check returns the findings in files, in the order of file and line.
 func (s Settings) Check(files []File) []Finding {
-	l := &linter{Settings: s, namespaces: s.knownNamespaces(files), limits: map[string][]corev1.LimitRange{}, claimPods: map[string]int{}}
+	l := &linter{Settings: s, namespaces: map[string]map[string]string{}, asking: map[string]string{}, limits: map[string][]corev1.LimitRange{}, claimPods: map[string]int{}}
 	l.Admission.Claims = &l.claims
 	l.look(files)
 	for _, file := range files {
@@ -129,28 +129,17 @@ type linter struct {
 	object manifest.Object
 }
 
-// knownNamespaces returns the annotations of namespaces in the files, and of those
-// that the settings name.
-func (s Settings) knownNamespaces(files []File) map[string]map[string]string {
-	known := map[string]map[string]string{}
-	for name, types := range s.Allowed {
-		known[name] = map[string]string{s.Admission.Names.AllowedKey(): strings.Join(types, ",")}
-	}
-	for _, file := range files {
-		for _, o := range file.Objects {
-			if o.APIVersion == "v1" && o.Kind == "Namespace" {
-				known[o.Name] = o.Annotations
-			}
-		}
-	}
-	return known
-}
-
+// look records the facts about other objects that the checks of an object need.
 func (l *linter) look(files []File) {
-	l.asking = map[string]string{}
+	for name, types := range l.Allowed {
+		l.namespaces[name] = map[string]string{l.Admission.Names.AllowedKey(): strings.Join(types, ",")}
+	}
 	for _, file := range files {
 		for _, o := range file.Objects {
 			l.object = o
+			if o.APIVersion == "v1" && o.Kind == "Namespace" {
+				l.namespaces[o.Name] = o.Annotations
+			}
 			if o.APIVersion == "v1" && o.Kind == "LimitRange" {
 				var limits corev1.LimitRange
 				if o.Decode(&limits) == nil { // checkLimitRange reports an error

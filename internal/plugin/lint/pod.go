@@ -26,13 +26,12 @@ func (l *linter) checkPod() {
 		l.checkLabels(pod.Labels, l.object.PodLine)
 	}
 	l.checkContainerNames()
-	errs := l.Admission.Validate(pod, admission.Origin{Manifest: true})
-	for _, err := range errs {
+	for _, err := range l.Admission.Validate(pod, admission.Origin{Manifest: true}) {
 		l.findText(l.lineOf(err.Error()), err.Error())
 	}
 	_, asks, err := names.Target(pod.Annotations)
 	switch {
-	case err != nil: // which is among errs
+	case err != nil: // Validate returns it, too
 	case asks:
 		l.checkAsking(verdicts)
 	default:
@@ -73,12 +72,9 @@ func (l *linter) checkLabels(labels map[string]string, line func(path ...string)
 // checkContainerNames finds annotations for containers that there are not.
 func (l *linter) checkContainerNames() {
 	names, pod := l.Admission.Names, l.object.Pod
-	exists := func(name string) bool {
-		is := func(c corev1.Container) bool { return c.Name == name }
-		return slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is)
-	}
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	for _, container := range names.AnnotatedContainers(pod.Annotations, "") {
-		if !exists(container) {
+		if !slices.ContainsFunc(all, func(c corev1.Container) bool { return c.Name == container }) {
 			l.find(l.lineOf("/"+container),
 				fmt.Sprintf("an annotation gives container %s resources, and there is no such container", strconv.Quote(container)),
 				"remove it; the webhook writes these annotations")
@@ -196,11 +192,9 @@ func (l *linter) lineOf(message string) int {
 			return l.object.PodLine("metadata", "annotations", key)
 		}
 	}
-	for _, list := range [][]corev1.Container{l.object.Pod.Spec.InitContainers, l.object.Pod.Spec.Containers} {
-		for _, c := range list {
-			if strings.Contains(message, "container "+strconv.Quote(c.Name)) {
-				return l.containerLine(c.Name)
-			}
+	for _, c := range slices.Concat(l.object.Pod.Spec.InitContainers, l.object.Pod.Spec.Containers) {
+		if strings.Contains(message, "container "+strconv.Quote(c.Name)) {
+			return l.containerLine(c.Name)
 		}
 	}
 	return l.object.PodLine("metadata", "annotations")

@@ -12,13 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/quota"
 )
 
-// counts reports whether pods of a workload type may be in the object's namespace.
-func (l *linter) counts() bool {
-	types, _ := l.allows()
-	_, asks := l.asking[l.namespace()]
-	return len(types) > 0 || asks
-}
-
 const ownNamespace = ", or keep pods of workload types in a namespace without it"
 
 // typ returns a workload type of the pods in the object's namespace, or "" without such pods.
@@ -59,7 +52,7 @@ func (l *linter) checkLimitRange() {
 				switch {
 				case l.Admission.Names.IsPool(string(name)):
 					effect, remedy = bound.ofAPool, remedy+"; bound cpu instead, which pods of the shared and the guaranteed pool request, too"
-				case name == corev1.ResourceCPU && l.counts():
+				case name == corev1.ResourceCPU && l.typ() != "":
 					effect, remedy = bound.ofCPU, remedy+ownNamespace
 				}
 				if effect != "" {
@@ -87,7 +80,7 @@ func (l *linter) checkDefaults(ranges *corev1.LimitRange) {
 	switch {
 	case cpu.MilliValue()%1000 == 0:
 		effect = fmt.Sprintf("gives containers without requests and limits %s exclusive CPUs, because their pods are Guaranteed", cpu.String())
-	case l.counts():
+	case l.typ() != "":
 		effect = "makes pods without requests and limits Guaranteed, and these have no workload type"
 	default:
 		return
