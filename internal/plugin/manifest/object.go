@@ -263,8 +263,13 @@ func line(at *yaml.Node, path []string) int {
 // it cannot read, as [Objects] returns both. It decodes one item of a JSON list at a time: the
 // list of the pods of a cluster can have hundreds of megabytes. It ends when f returns false.
 func Each(data []byte, f func([]Object, []error) bool) {
-	all, isList := jsonList(data)
-	if !isList {
+	var all struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+	}
+	isJSON := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && kjson.UnmarshalCaseSensitivePreserveInts(data, &all) == nil
+	if !isJSON || !strings.HasSuffix(all.Kind, "List") {
 		f(Objects(data))
 		return
 	}
@@ -287,19 +292,4 @@ func Each(data []byte, f func([]Object, []error) bool) {
 		}
 		line += bytes.Count(item, []byte("\n"))
 	}
-}
-
-type listDocument struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Items      []json.RawMessage `json:"items"`
-}
-
-// jsonList returns a list, and whether the data are one as JSON.
-func jsonList(data []byte) (l listDocument, isList bool) {
-	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return l, false
-	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts(data, &l)
-	return l, err == nil && strings.HasSuffix(l.Kind, "List")
 }

@@ -139,12 +139,12 @@ func rewriteObject(object *yaml.Node, apiVersion, kind string, mutate Mutate) (n
 // rewriteItems rewrites the objects of a list. An item with an alias can have values of another
 // item: it is an error if an item changes with another one.
 func rewriteItems(items []*yaml.Node, apiVersion, kind string, mutate Mutate) (notes []string, err error) {
-	valueOf := func(*yaml.Node) (v any) { return nil }
-	if slices.ContainsFunc(items, func(n *yaml.Node) bool { return findAlias(n) != nil }) {
-		valueOf = func(n *yaml.Node) (v any) {
+	aliased := slices.ContainsFunc(items, func(n *yaml.Node) bool { return findAlias(n) != nil })
+	valueOf := func(n *yaml.Node) (v any) {
+		if aliased {
 			_ = n.Decode(&v) // an item that cannot be read is an error of its own
-			return v
 		}
+		return v
 	}
 	values := make([]any, len(items))
 	for i, item := range items {
