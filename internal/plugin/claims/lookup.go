@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cpupoold/cpupoold/internal/cpuclaim"
@@ -71,7 +70,7 @@ func (o *Objects) Fractions(namespace, name string) (all []Fraction) {
 		if capacity == nil {
 			return
 		}
-		if q, has := capacity.Requests[dra.Capacity]; has && (q.Sign() <= 0 || !isWhole(q)) {
+		if q, has := capacity.Requests[dra.Capacity]; has && (q.Sign() <= 0 || q.CmpInt64(q.Value()) != 0) {
 			all = append(all, Fraction{request, q.String()})
 		}
 	}
@@ -85,5 +84,3 @@ func (o *Objects) Fractions(namespace, name string) (all []Fraction) {
 	}
 	return all
 }
-
-func isWhole(q resource.Quantity) bool { return q.CmpInt64(q.Value()) == 0 }
