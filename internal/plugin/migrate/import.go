@@ -94,9 +94,6 @@ func (i *importer) choose() {
 		i.kubeletConfig(o)
 	}
 	i.kubelets(i.kubeletFiles)
-	for n := range i.pooled {
-		i.pooled[n].about = selectorText(i.pooled[n].doc)
-	}
 	if o, ok := i.one("pool configuration of CPU-Pooler", "--pool-config", i.o.PoolConfig, i.pooled); ok {
 		i.pools(o, i.o.Topology)
 	}
@@ -192,19 +189,14 @@ func (o Options) machine(data []byte) *topology.Topology {
 	last := 0
 	if c, err := config.Parse(data, "", config.Overrides{}, nil); err == nil {
 		p := c.Pools
-		sets := []cpuset.Set{p.Guaranteed.CPUs, p.Guaranteed.Mixed.CPUs, p.Guaranteed.Claims.CPUs}
+		named := p.Guaranteed.CPUs.Union(p.Guaranteed.Mixed.CPUs, p.Guaranteed.Claims.CPUs)
 		if p.Shared != nil {
-			sets = append(sets, *p.Shared)
+			named = named.Union(*p.Shared)
 		}
 		for _, part := range p.Partitions {
-			sets = append(sets, part.CPUs)
+			named = named.Union(part.CPUs)
 		}
-		for _, s := range sets {
-			if !s.IsEmpty() {
-				last = max(last, s.Last())
-			}
-		}
-		last += p.Guaranteed.Floor
+		last = max(named.Last(), 0) + p.Guaranteed.Floor
 	}
 	all := cpuset.Range(0, min(last+64, cpuset.MaxCPUs-1))
 	return &topology.Topology{Present: all, Online: all}
@@ -291,7 +283,7 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	case kind == "" && at(doc, "kubelet-arg") != nil: // the configuration of k3s and RKE2
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, keys: "kubelet-arg.", doc: i.kubeletArguments(name, at(doc, "kubelet-arg"))})
 	case kind == "" && at(doc, "pools") != nil:
-		i.pooled = append(i.pooled, object{file: name, name: name, doc: doc})
+		i.pooled = append(i.pooled, object{file: name, name: name, about: selectorText(doc), doc: doc})
 	case kind == "" && at(doc, "shared_cpus") != nil:
 		i.mixedFile(name, data)
 	case doc.Kind == yaml.ScalarNode && strings.Contains(doc.Value, "nohz_full="):

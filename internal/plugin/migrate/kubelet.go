@@ -237,7 +237,7 @@ func (f *facts) kubelets(all []object) {
 	var mains, dirs []string
 	for _, o := range all {
 		switch dir := path.Dir(o.inside()); {
-		case !o.isDropIn():
+		case o.dropIn() == "":
 			mains = append(mains, o.file)
 		case !slices.Contains(dirs, dir):
 			dirs = append(dirs, dir)
@@ -269,9 +269,7 @@ type setting struct {
 // by their names, each a JSON merge patch (RFC 7386). Maps are merged key by key. Other values
 // are replaced, and null removes a value.
 func merged(files []object) settings {
-	files = slices.SortedStableFunc(slices.Values(files), func(a, b object) int {
-		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.inside(), b.inside()))
-	})
+	files = slices.SortedStableFunc(slices.Values(files), func(a, b object) int { return cmp.Compare(a.dropIn(), b.dropIn()) })
 	s := settings{said: map[string]setting{}}
 	for _, o := range files {
 		place := o.file + ": " + o.keys

@@ -20,8 +20,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-const crioDir = "/etc/crio/"
-
 // maxFile is the maximum size of a file in bytes, also after decompression.
 const maxFile = 1 << 20
 
@@ -69,12 +67,9 @@ func (f *facts) machineConfig(file string, doc *yaml.Node) (inside []File) {
 
 // isRead reports whether a file of a node can be about pools.
 func isRead(name string) bool {
-	switch dir := path.Dir(name); {
-	case name == PinningFile, name == MixedFile, strings.HasPrefix(name, crioDir):
-		return true
-	default:
-		return name == "/etc/kubernetes/kubelet.conf" || path.Ext(dir) == ".d" && strings.HasPrefix(path.Base(dir), "kubelet") && path.Ext(name) == ".conf"
-	}
+	dir := path.Dir(name)
+	return slices.Contains([]string{PinningFile, MixedFile, "/etc/kubernetes/kubelet.conf"}, name) || strings.HasPrefix(name, "/etc/crio/") ||
+		path.Ext(dir) == ".d" && strings.HasPrefix(path.Base(dir), "kubelet") && path.Ext(name) == ".conf"
 }
 
 // kernelArguments takes nohz_full=, the list of CPUs for which a kernel is configured.
@@ -228,37 +223,30 @@ func isLabel(s string) bool {
 func (f *facts) pinning(file string, data []byte, reading Reading) {
 	f.partitioned = true
 	sets, err := ParsePinning(data, f.present)
-	if err != nil && reading == Implementation {
-		f.note(file, "its content is not understood, and does not count: today's kubelet looks only whether the file is there ("+err.Error()+")", "")
-		f.switchedOn(file)
+	types := slices.Sorted(maps.Keys(sets))
+	if reading == Documents {
+		if err != nil {
+			f.fail("%s: %w", file, err)
+		}
+		for _, typ := range types {
+			f.say(partitionKey(typ), listOrAll(sets[typ]), file+": "+typ)
+		}
 		return
 	}
 	if err != nil {
-		f.fail("%s: %w", file, err)
-		return
+		f.note(file, "its content is not understood, and does not count: today's kubelet looks only whether the file is there ("+err.Error()+")", "")
 	}
-	if reading == Implementation {
-		f.switchedOn(file)
-	}
-	for _, typ := range slices.Sorted(maps.Keys(sets)) {
-		set := sets[typ]
-		switch {
-		case reading == Documents:
-			f.say(partitionKey(typ), listOrAll(set), file+": "+typ)
-		case !set.IsEmpty():
-			f.pinned(typ, set, file)
-		}
-	}
-}
-
-// switchedOn adds a management pool: a node with this file has management pods. They run on
-// all CPUs unless another file pins them.
-func (f *facts) switchedOn(file string) {
+	// A node with this file has management pods. They run on all CPUs unless another file pins them.
 	f.afterwards = append(f.afterwards, func() {
 		if !f.managed() {
 			f.say(partitionKey("management"), allCPUs, file)
 		}
 	})
+	for _, typ := range types {
+		if !sets[typ].IsEmpty() {
+			f.pinned(typ, sets[typ], file)
+		}
+	}
 }
 
 // pinned adds a note about the content of a file that has no effect.

@@ -167,19 +167,14 @@ func (o object) inside() string {
 	return strings.TrimSpace(file)
 }
 
-// isDropIn reports whether a kubelet reads a file as a drop-in: *.conf in a directory such
-// as kubelet.conf.d.
-func (o object) isDropIn() bool {
+// dropIn returns the file of a drop-in of a kubelet, which is *.conf in a directory such as
+// kubelet.conf.d, and "" for the kubelet's own file.
+func (o object) dropIn() string {
 	file := o.inside()
-	return path.Ext(file) == ".conf" && path.Ext(path.Dir(file)) == ".d"
-}
-
-// order is less for the kubelet's own file than for drop-ins.
-func (o object) order() int {
-	if o.isDropIn() {
-		return 1
+	if path.Ext(file) == ".conf" && path.Ext(path.Dir(file)) == ".d" {
+		return file
 	}
-	return 0
+	return ""
 }
 
 // mostNames is the number of objects that a message names.

@@ -95,11 +95,8 @@ func (p *nri) choose() {
 
 // described returns the value of a key, as the beginning of a note.
 func described(n *yaml.Node) string {
-	var text string
-	switch n.Kind {
-	case yaml.ScalarNode:
-		text = n.Value
-	case yaml.SequenceNode, yaml.MappingNode:
+	text := n.Value
+	if n.Kind != yaml.ScalarNode {
 		line := *n
 		line.Style = yaml.FlowStyle
 		line.HeadComment, line.LineComment, line.FootComment = "", "", ""
@@ -107,9 +104,7 @@ func described(n *yaml.Node) string {
 		if err != nil {
 			return ""
 		}
-		text = strings.TrimSpace(string(b))
-	default:
-		return ""
+		text = string(b)
 	}
 	return shorten(strings.Join(strings.Fields(text), " ")) + ": "
 }

@@ -23,7 +23,7 @@ func poolConfigs(file string, doc *yaml.Node) (all []object, err error) {
 			return nil, fmt.Errorf("%s: %s: %w", file, p.key, err)
 		}
 		for _, doc := range docs {
-			all = append(all, object{file: file + ": " + p.key, name: p.key, doc: doc})
+			all = append(all, object{file: file + ": " + p.key, name: p.key, about: selectorText(doc), doc: doc})
 		}
 	}
 	return all, nil

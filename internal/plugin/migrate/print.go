@@ -14,44 +14,36 @@ import (
 
 type printed struct{ strings.Builder }
 
-// line adds a key, with where its value comes from.
-func (b *printed) line(indent int, key, value, source string) {
-	fmt.Fprintf(b, "%s%s: %s", strings.Repeat(" ", indent), key, value)
-	if source != "" {
-		fmt.Fprintf(b, " # %s", layout.Printable(source))
-	}
-	b.WriteByte('\n')
+// line adds a line with a value, and with where the value comes from. The format has a verb for the value.
+func (b *printed) line(format string, s statement) {
+	fmt.Fprintf(b, format+" # %s\n", s.value, layout.Printable(s.source))
 }
 
 // print writes the configuration, each key with where it comes from.
 func (i *importer) print() []byte {
 	var b printed
-	b.line(0, "apiVersion", config.APIVersion, "")
-	b.line(0, "kind", config.Kind, "")
+	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", config.APIVersion, config.Kind)
 	i.printPartitions(&b)
-	if s, ok := i.said[keyInfra]; ok {
-		b.line(0, "infraContainers", strconv.Quote(s.value), s.source)
-	}
-	if s, ok := i.said[keyShared]; ok {
-		b.WriteString("shared:\n")
-		b.line(2, "cpus", strconv.Quote(s.value), s.source)
-	}
+	i.printKey(&b, "infraContainers: %q", keyInfra)
+	i.printKey(&b, "shared:\n  cpus: %q", keyShared)
 	var guaranteed printed
 	i.printGuaranteed(&guaranteed)
 	if guaranteed.Len() > 0 {
 		b.WriteString("guaranteed:\n" + guaranteed.String())
 	}
-	if s, ok := i.said[keyDomain]; ok && s.value != "workload.openshift.io" {
-		b.line(0, keyDomain, strconv.Quote(s.value), s.source)
+	if i.said[keyDomain].value != "workload.openshift.io" {
+		i.printKey(&b, "annotationDomain: %q", keyDomain)
 	}
-	if s, ok := i.said[keyPower]; ok {
-		b.line(0, keyPower, s.value, s.source)
-	}
-	if s, ok := i.said[keyAway]; ok {
-		b.WriteString("interrupts:\n")
-		b.line(2, "away", s.value, s.source)
-	}
+	i.printKey(&b, "power: %s", keyPower)
+	i.printKey(&b, "interrupts:\n  away: %s", keyAway)
 	return []byte(b.String())
+}
+
+// printKey writes the lines of a key if there is a statement about it.
+func (i *importer) printKey(b *printed, format, key string) {
+	if s, ok := i.said[key]; ok {
+		b.line(format, s)
+	}
 }
 
 func (i *importer) printPartitions(b *printed) {
@@ -60,7 +52,7 @@ func (i *importer) printPartitions(b *printed) {
 		b.WriteString(title)
 		title = ""
 		fmt.Fprintf(b, "- type: %q\n", typ)
-		b.line(2, "cpus", strconv.Quote(s.value), s.source)
+		b.line("  cpus: %q", s)
 		spaces := i.namespaces(i.permitted[typ], func(annotations map[string]string) bool {
 			names := workload.Names{Domain: i.said[keyDomain].value}
 			allowed, _ := names.Allowed(annotations, typ)
@@ -95,22 +87,15 @@ func (i *importer) printGuaranteed(b *printed) {
 	g, said := i.said[keyGuaranteed]
 	switch {
 	case said && g.value == fromShared:
-		b.line(2, "from", fromShared, g.source)
-		if floor, ok := i.said[keyFloor]; ok {
-			b.line(2, "floor", floor.value, floor.source)
-		}
+		b.line("  from: %s", g)
+		i.printKey(b, "  floor: %s", keyFloor)
 	case said:
-		b.line(2, "cpus", strconv.Quote(g.value), g.source)
+		b.line("  cpus: %q", g)
 	}
 	i.printOptions(b)
-	if memory, ok := i.said[keyMemory]; ok {
-		b.line(2, "memory", memory.value, memory.source)
-	}
+	i.printKey(b, "  memory: %s", keyMemory)
 	i.printMixed(b)
-	if claims, ok := i.said[keyClaims]; ok {
-		b.WriteString("  claims:\n")
-		b.line(4, "cpus", strconv.Quote(claims.value), claims.source)
-	}
+	i.printKey(b, "  claims:\n    cpus: %q", keyClaims)
 }
 
 // printOptions prints the options that differ from the defaults.
@@ -128,7 +113,7 @@ func (i *importer) printOptions(b *printed) {
 		}
 		b.WriteString(title)
 		title = ""
-		b.line(4, name, strconv.Quote(s.value), s.source)
+		b.line("    "+name+": %q", s)
 	}
 }
 
@@ -150,7 +135,6 @@ func (i *importer) printMixed(b *printed) {
 			"name namespaces with --namespace, or give annotated Namespace objects too")
 		return
 	}
-	b.WriteString("  mixed:\n")
-	b.line(4, "cpus", strconv.Quote(s.value), s.source)
+	b.line("  mixed:\n    cpus: %q", s)
 	fmt.Fprintf(b, "    namespaces: [%s]\n", strings.Join(spaces, ", "))
 }

@@ -250,10 +250,7 @@ func (s source) machineConfig() ([]byte, error) {
 		return nil, err
 	}
 	if err == nil {
-		pinning, err := s.pinning()
-		if err != nil {
-			return nil, err
-		}
+		pinning, _ := s.pinning() // its only error is an error of crio, too
 		config["storage"] = map[string]any{"files": []any{file("/etc/crio/crio.conf.d/"+dropIn, crio), file(PinningFile, pinning)}}
 	}
 	var b bytes.Buffer
