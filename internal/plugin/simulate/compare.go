@@ -92,11 +92,5 @@ func onlyIn(one, other *Document) []Refusal {
 	for i := range other.Refused {
 		has[other.Refused[i].key()] = true
 	}
-	only := []Refusal{}
-	for i := range one.Refused {
-		if !has[one.Refused[i].key()] {
-			only = append(only, one.Refused[i])
-		}
-	}
-	return only
+	return slices.DeleteFunc(append([]Refusal{}, one.Refused...), func(r Refusal) bool { return has[r.key()] })
 }

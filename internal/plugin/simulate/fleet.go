@@ -17,20 +17,13 @@ func (o *Objects) Fleet() (*Objects, error) {
 	all := *o
 	all.places, all.Notes = nil, nil
 	all.dropOwned()
-	static, daemons := 0, make(map[string]bool)
-	all.Pods = slices.DeleteFunc(slices.Clone(all.Pods), func(p Pod) bool {
-		isStatic, again := p.saved && p.Spec.Annotations[mirrorKey] != "", daemons[p.PerNode]
-		switch {
-		case isStatic:
-			static++
-		case p.PerNode != "":
-			daemons[p.PerNode] = true
-		}
-		return isStatic || again
+	all.drop("static pods are left out, because they belong to their node", func(p Pod) bool { return p.saved && p.Spec.Annotations[mirrorKey] != "" })
+	daemons := make(map[string]bool)
+	all.Pods = slices.DeleteFunc(all.Pods, func(p Pod) bool {
+		again := daemons[p.PerNode]
+		daemons[p.PerNode] = p.PerNode != ""
+		return again
 	})
-	if static > 0 {
-		all.Notes = append(all.Notes, fmt.Sprintf("static pods are left out, because they belong to their node: %d", static))
-	}
 	for i := range all.Pods {
 		if p := &all.Pods[i]; p.PerNode != "" {
 			p.Spec = withoutNodeName(p.Spec)

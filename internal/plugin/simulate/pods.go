@@ -221,13 +221,11 @@ func (o *Objects) push(p Pod) error {
 		return errors.New("no containers; want a pod's spec")
 	}
 	names := make(map[string]bool)
-	for _, list := range [][]corev1.Container{p.Spec.Spec.InitContainers, p.Spec.Spec.Containers} {
-		for i := range list {
-			if names[list[i].Name] || list[i].Name == "" {
-				return fmt.Errorf("container %q occurs twice, or has no name", list[i].Name)
-			}
-			names[list[i].Name] = true
+	for _, c := range slices.Concat(p.Spec.Spec.InitContainers, p.Spec.Spec.Containers) {
+		if names[c.Name] || c.Name == "" {
+			return fmt.Errorf("container %q occurs twice, or has no name", c.Name)
 		}
+		names[c.Name] = true
 	}
 	o.Pods = append(o.Pods, p)
 	return nil
@@ -235,12 +233,7 @@ func (o *Objects) push(p Pod) error {
 
 // order keeps the pods of a node, in the order of their creation, and then the pods of manifests.
 func (o *Objects) order() error {
-	isPending := func(p Pod) bool { return p.Node == "" && p.saved && p.kind == "Pod" }
-	all := len(o.Pods)
-	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), isPending)
-	if pending := all - len(o.Pods); pending > 0 {
-		o.Notes = append(o.Notes, fmt.Sprintf("saved pods that are on no node yet are left out: %d", pending))
-	}
+	o.drop("saved pods that are on no node yet are left out", func(p Pod) bool { return p.Node == "" && p.saved && p.kind == "Pod" })
 	o.dropOwned()
 	if len(o.Pods) > mostPods {
 		return fmt.Errorf("%d pods; one node has at most %d", len(o.Pods), mostPods)
@@ -250,13 +243,17 @@ func (o *Objects) order() error {
 
 // dropOwned removes the pods of saved workloads if the files hold the pods themselves.
 func (o *Objects) dropOwned() {
-	if !slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" }) {
-		return
+	if slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.saved && p.kind == "Pod" }) {
+		o.drop("pods of saved workloads are left out, because the files hold their pods", func(p Pod) bool { return p.kind != "Pod" && p.saved })
 	}
+}
+
+// drop replaces the pods by a copy without some pods, and notes their number.
+func (o *Objects) drop(note string, is func(Pod) bool) {
 	all := len(o.Pods)
-	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.kind != "Pod" && p.saved })
-	if owned := all - len(o.Pods); owned > 0 {
-		o.Notes = append(o.Notes, fmt.Sprintf("pods of saved workloads are left out, because the files hold their pods: %d", owned))
+	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), is)
+	if dropped := all - len(o.Pods); dropped > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%s: %d", note, dropped))
 	}
 }
 
