@@ -54,7 +54,8 @@ type shape struct {
 func (s *shape) pod() *corev1.Pod { return s.pods[0].Spec }
 
 func newDemand(in *Input) (*demand, error) {
-	d := &demand{in: in, names: in.Kinds[0].Config.Names(), table: newTable(), namespaces: maps.Clone(in.Objects.Namespaces), notes: slices.Clone(in.Objects.Notes)}
+	d := &demand{in: in, names: in.Kinds[0].Config.Names(), table: newTable(), namespaces: make(map[string]map[string]string), notes: slices.Clone(in.Objects.Notes)}
+	maps.Copy(d.namespaces, in.Objects.Namespaces)
 	for i := range in.Kinds {
 		if in.Kinds[i].Config.Names() != d.names {
 			return nil, errors.New("the configurations have different values of annotationDomain or poolDomain; a cluster has one webhook, so write the same values")
@@ -70,20 +71,17 @@ func newDemand(in *Input) (*demand, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", p.Name(), err)
 		}
-		s := byKey[key]
-		if s == nil {
-			s = d.newShape(p)
-			byKey[key] = s
-			if p.PerNode != "" {
-				d.daemons = append(d.daemons, s)
-			} else {
-				d.shapes = append(d.shapes, s)
-			}
-		}
+		of := &d.daemons
 		if p.PerNode == "" {
+			of = &d.shapes
 			d.pods++
 		}
-		s.add(p)
+		if s := byKey[key]; s != nil {
+			s.add(p)
+			continue
+		}
+		byKey[key] = d.newShape(p)
+		*of = append(*of, byKey[key])
 	}
 	d.noteRules()
 	d.noteWarnings()
@@ -144,9 +142,6 @@ func (d *demand) permit() error {
 		if _, known := d.namespaces[in]; known {
 			continue
 		}
-		if d.namespaces == nil {
-			d.namespaces = make(map[string]map[string]string)
-		}
 		d.namespaces[in] = all
 		unknown++
 	}
@@ -178,7 +173,7 @@ func parts(containers []corev1.Container) (all []corev1.Container) {
 	return all
 }
 
-// newShape returns the shape of a pod, without pods. The webhook and the API server complete the
+// newShape returns the shape of a pod, with this pod. The webhook and the API server complete the
 // pod.
 func (d *demand) newShape(p *simulate.Pod) *shape {
 	s := &shape{}
@@ -192,7 +187,8 @@ func (d *demand) newShape(p *simulate.Pod) *shape {
 		}
 	}
 	pod = completed(pod, d.in.Defaults)
-	s.requests = d.table.requests(pod)
+	s.requests = d.table.amounts(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})) // as the scheduler counts them
+	s.requests[podsAt] = 1
 	asked := admission.AskedBy(pod, d.in.Defaults)
 	read := maps.Clone(pod.Annotations)
 	maps.DeleteFunc(read, func(key, _ string) bool { return !pools.ReadsAnnotation(d.names, key) })
@@ -211,11 +207,8 @@ func (d *demand) newShape(p *simulate.Pod) *shape {
 	return s
 }
 
-// add adds a pod. The first one is in the shape already.
+// add adds another pod.
 func (s *shape) add(p *simulate.Pod) {
-	if s.pods[0].UID == p.UID {
-		return
-	}
 	pod := *s.pods[0].Spec
 	pod.Name = p.Spec.Name
 	s.pods = append(s.pods, &simulate.Pod{UID: p.UID, Spec: &pod})
@@ -327,12 +320,5 @@ func (t *table) amounts(list corev1.ResourceList) amounts {
 		}
 		a[t.number(name)] = q.Value()
 	}
-	return a
-}
-
-// requests returns the amounts that the scheduler counts for a pod.
-func (t *table) requests(pod *corev1.Pod) amounts {
-	a := t.amounts(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
-	a[podsAt] = 1
 	return a
 }

@@ -97,12 +97,9 @@ func (d *demand) addDaemons(k *kind, n *simulate.Node) error {
 		if k.mismatch(s) != "" {
 			continue // the controller makes no pod for such a node
 		}
-		t := trial{reason: s.refused}
-		if t.reason == "" {
-			var err error
-			if t, err = d.try(k, s, n); err != nil {
-				return err
-			}
+		t, err := d.try(k, s, n)
+		if err != nil {
+			return err
 		}
 		k.trials[s] = t
 		if t.reason == "" {
@@ -182,6 +179,9 @@ func (d *demand) node(k *kind) (*simulate.Node, error) {
 
 // try places a pod on a node of which k.empty is free.
 func (d *demand) try(k *kind, s *shape, n *simulate.Node) (trial, error) {
+	if s.refused != "" {
+		return trial{reason: s.refused}, nil
+	}
 	if r := k.empty.lacks(s.requests); r >= 0 {
 		return trial{reason: d.tooMuch(k, s, r)}, nil
 	}
