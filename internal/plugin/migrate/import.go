@@ -266,7 +266,8 @@ func (i *importer) document(name string, doc *yaml.Node, data []byte) {
 	}[kind]
 	switch {
 	case named != nil:
-		*named = append(*named, newObject(name, doc))
+		own, _ := text(doc, "metadata", "name")
+		*named = append(*named, object{file: name, name: own, doc: doc})
 	case kind == "KubeletConfiguration":
 		i.kubeletFiles = append(i.kubeletFiles, object{file: name, doc: doc})
 	case kind == "ConfigMap":

@@ -144,11 +144,6 @@ type object struct {
 	doc   *yaml.Node
 }
 
-func newObject(file string, doc *yaml.Node) object {
-	name, _ := text(doc, "metadata", "name")
-	return object{file: file, name: name, doc: doc}
-}
-
 // String names it for people.
 func (o object) String() string {
 	if o.name == "" || strings.HasSuffix(o.file, ": "+o.name) {
