@@ -96,6 +96,7 @@ func (d *killable) end() {
 	d.cancel()
 	d.finish()
 	d.stop()
+	d.Runtime.AwaitUpdates() // its clients have ended, and the next program must not compete with it
 	d.Tree.Intercept(nil)
 }
 

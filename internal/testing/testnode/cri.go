@@ -72,11 +72,19 @@ type Runtime struct {
 	faults *faults
 	nri    *hooks // nil if NRI is off
 
+	updates sync.RWMutex // read-locked by updates in progress
+
 	mu         sync.Mutex // guards the fields below
 	pods       map[string]*pod
 	containers map[string]*container
 	lastNumber int // number of the last ID and PID
 	onMoment   func(Moment)
+}
+
+// AwaitUpdates waits until no update of a container is in progress.
+func (r *Runtime) AwaitUpdates() {
+	r.updates.Lock()
+	r.updates.Unlock() //nolint:staticcheck // it only waits
 }
 
 // StartRuntime starts a runtime that serves until the end of the test.

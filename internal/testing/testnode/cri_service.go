@@ -124,8 +124,10 @@ func (s *service) ContainerStatus(_ context.Context, req *runtime.ContainerStatu
 }
 
 // UpdateContainerResources sends the update to plugins, and then merges the set fields into the
-// spec.
+// spec. As containerd does, it continues after the end of its client.
 func (s *service) UpdateContainerResources(_ context.Context, req *runtime.UpdateContainerResourcesRequest) (*runtime.UpdateContainerResourcesResponse, error) {
+	s.r.updates.RLock()
+	defer s.r.updates.RUnlock()
 	defer s.r.nri.blockSync()()
 	s.r.mu.Lock()
 	c, err := s.r.updatable(req.GetContainerId())
