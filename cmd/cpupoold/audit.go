@@ -207,10 +207,12 @@ func (a auditing) scan(ctx context.Context, o audit.Ownership) error {
 }
 
 func distinct(lines []string) (all []string) {
+	said := make(map[string]bool)
 	for _, l := range lines {
-		if !slices.Contains(all, l) {
+		if !said[l] {
 			all = append(all, l)
 		}
+		said[l] = true
 	}
 	return all
 }

@@ -35,6 +35,8 @@ const (
 	liveProgress = 5 * time.Second
 	// maxLiveRows is the number of rows that the table shows. Tenants choose the names of commands.
 	maxLiveRows = 40
+	// maxCommand is the length of the kernel's names of tasks (TASK_COMM_LEN without the end).
+	maxCommand = 15
 )
 
 func checkLive(c *cobra.Command, live time.Duration) error {
@@ -254,7 +256,7 @@ func printLiveTasks(w *layout.Writer, r livereport.Report) {
 			more.Switches += t.Switches
 			continue
 		}
-		out.Row(list(t.Owner.CPUs), layout.Middle(ownerName(t.Owner), 40), kindText(t.Kind), layout.Clip(t.Command, 15), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
+		out.Row(list(t.Owner.CPUs), layout.Middle(ownerName(t.Owner), 40), kindText(t.Kind), layout.Clip(t.Command, maxCommand), cgroupOf(t), fmt.Sprint(t.Switches), brief(t.Seconds))
 	}
 	w.Table(out)
 	if more != (livereport.Total{}) {

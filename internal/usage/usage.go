@@ -1,5 +1,5 @@
-// Package usage reports command lines that are not understood, with the command or flag that is
-// meant.
+// Package usage runs command lines, and reports their errors. It reports command lines that are not
+// understood with the command or flag that is meant.
 package usage
 
 import (
@@ -59,7 +59,7 @@ func Each(err error) (all []error) {
 	switch {
 	case err == nil:
 		return nil
-	case !is || errors.Join(joined.Unwrap()...).Error() != err.Error(): // a text is around them
+	case !is || len(joined.Unwrap()) == 0 || errors.Join(joined.Unwrap()...).Error() != err.Error(): // a text is around them
 		return []error{err}
 	}
 	for _, one := range joined.Unwrap() {

@@ -13,7 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// The methods below are the plugin as the stub sees it. The stub subscribes to an event for
+// The exported methods of session are the plugin as the stub sees it. The stub subscribes to an event for
 // each of them that it finds, and a runtime refuses a plugin that subscribes
 // to an event which it does not know. Configure leaves out the events that NRI 0.6
 // (containerd 1.7, CRI-O 1.30) does not have.

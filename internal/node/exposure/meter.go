@@ -15,7 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// Meter counts only containers created while the daemon runs.
+// Meter measures how long containers run outside of their CPUs. It counts only containers that are
+// created while the daemon runs.
 type Meter struct {
 	inventory *inventory.Inventory
 	cache     *kernelstate.Cache

@@ -46,7 +46,7 @@ type Start struct {
 	// Reload reads the configuration again.
 	Reload func() (*config.Config, error)
 	// Recheck examines the host again after a wait for the runtime. Without a runtime the
-	// first check could not see everything that forbids writes. Optional.
+	// first check could not see everything that forbids writes. Its error ends Wait. Optional.
 	Recheck func(context.Context, *config.Config) error
 	Log     *slog.Logger
 }

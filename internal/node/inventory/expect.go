@@ -57,7 +57,7 @@ func (m *Inventory) HasNRI() bool { return m.hasNRI }
 // only if its CPU manager is static (kubeletPlaces).
 func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Container {
 	m.ExpectPod(p)
-	// The creation of an earlier one failed without a report.
+	// The creation of an earlier container of this name failed without a report.
 	m.dropUnconfirmed(m.within[c.PodID], func(e *Container) bool { return e.Container.Name == c.Name })
 	m.putContainer(ContainerStatus{Container: c})
 	e := m.containers[c.ID]

@@ -162,7 +162,7 @@ func listObjects(ctx context.Context, h *hostenv.Host, q Query) Listing {
 	if h.Runtime == nil {
 		return Listing{}
 	}
-	// A runtime that hangs does not answer within a limit shorter than the one for the details of all objects.
+	// The limit is shorter than the one for the details of all objects: a runtime that hangs answers neither.
 	listing, cancelListing := context.WithTimeout(ctx, q.listTimeout)
 	defer cancelListing()
 	pods, containers, err := h.Runtime.List(listing)

@@ -181,7 +181,7 @@ func ratio(foreign, all float64) float64 {
 }
 
 func kindName(k schedwatch.Kind) string {
-	return [schedwatch.Kinds]string{"user", bound, "kernel_other", "unknown"}[k]
+	return [schedwatch.Kinds]string{schedwatch.User: "user", schedwatch.BoundKernel: bound, schedwatch.OtherKernel: "kernel_other", schedwatch.Unknown: "unknown"}[k]
 }
 
 type rowKey struct {

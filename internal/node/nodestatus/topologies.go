@@ -48,7 +48,7 @@ func (r *Runner) showTopology(ctx context.Context, want *Topology) (time.Time, e
 	if bytes.Equal(object, t.written) {
 		return time.Time{}, nil
 	}
-	err := r.client.connect()
+	err := r.client.connect() // without a connection, the object cannot exist
 	if err == nil {
 		t.mayExist = true
 		err = r.client.call(ctx, http.MethodPatch, topologyPath+url.PathEscape(r.Name), applyPatch, object, nil)

@@ -64,7 +64,7 @@ func (h *Hints) Take(a Answer, m *inventory.Inventory, now time.Time) (incomplet
 	case a.err == nil:
 		h.state = telemetry.SourceOK
 		incomplete = h.learn(a, a.podUIDs(m))
-	case !noKubelet:
+	case !noKubelet: // without a kubelet, the state stays empty
 		h.state, h.off = telemetry.SourceLost, errors.Is(a.err, podresources.ErrNotSupported)
 	}
 	for k := range a.keys {

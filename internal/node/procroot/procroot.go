@@ -111,11 +111,15 @@ const MaxFile = 1 << 20
 
 var errNotRegular = errors.New("not a regular file")
 
-// ReadFile reads a regular file of at most MaxFile bytes. The opening of a FIFO would wait for a writer.
+// ReadFile reads a regular file of at most MaxFile bytes. The opening of a FIFO would wait for a writer. A
+// character device is empty: a link to /dev/null masks the file of a package.
 func ReadFile(root fs.FS, name string) ([]byte, error) {
-	if info, err := fs.Stat(root, name); err != nil {
+	switch info, err := fs.Stat(root, name); {
+	case err != nil:
 		return nil, err
-	} else if !info.Mode().IsRegular() {
+	case info.Mode()&fs.ModeCharDevice != 0:
+		return nil, nil
+	case !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "read", Path: name, Err: errNotRegular}
 	}
 	f, err := root.Open(name)

@@ -115,3 +115,27 @@ func TestProcess(t *testing.T) {
 		}
 	}
 }
+
+// TestReadFile checks which files ReadFile opens.
+func TestReadFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		file *fstest.MapFile
+		want string
+		fail bool
+	}{
+		"regular":                       {&fstest.MapFile{Data: []byte("content")}, "content", false},
+		"masked by a link to /dev/null": {&fstest.MapFile{Data: []byte("endless"), Mode: fs.ModeDevice | fs.ModeCharDevice}, "", false},
+		"FIFO":                          {&fstest.MapFile{Mode: fs.ModeNamedPipe}, "", true},
+		"directory":                     {&fstest.MapFile{Mode: fs.ModeDir}, "", true},
+		"too large":                     {&fstest.MapFile{Data: make([]byte, procroot.MaxFile+1)}, "", true},
+		"missing":                       {nil, "", true},
+	} {
+		root := fstest.MapFS{}
+		if c.file != nil {
+			root["etc/file"] = c.file
+		}
+		if b, err := procroot.ReadFile(root, "etc/file"); (err != nil) != c.fail || !c.fail && string(b) != c.want {
+			t.Errorf("%s: ReadFile: %d bytes, %v; want %q, error %t", name, len(b), err, c.want, c.fail)
+		}
+	}
+}

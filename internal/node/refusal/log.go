@@ -15,7 +15,8 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Log holds the containers and units that are refused now, and the number of refusals by code.
+// Log holds the containers and units that are refused now, the containers that are not created, and
+// the number of refusals by code.
 type Log struct {
 	inventory *inventory.Inventory
 	hints     *numahints.Hints

@@ -27,7 +27,7 @@ func (l *linter) lookClaims(o *manifest.Object) {
 		if name := entry.ResourceClaimName; name != nil && !slices.Contains(names, *name) {
 			names = append(names, *name)
 			number := o.Replicas()
-			if o.Kind == "DaemonSet" {
+			if o.Kind == "DaemonSet" && !o.Shaped {
 				number = 2 // for several
 			}
 			l.claimPods[l.namespace()+"/"+*name] += number

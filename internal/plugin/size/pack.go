@@ -39,7 +39,7 @@ type placed struct {
 
 func (p *packing) run(step func(all int)) error {
 	for _, s := range p.sorted() {
-		passed := 0 // number of nodes without a place for the shape, which are the first ones
+		passed := search{counts: make(map[int]int)}
 		for _, pod := range s.pods {
 			isPlaced, err := p.place(s, pod, &passed)
 			if err != nil {
@@ -77,13 +77,45 @@ func (p *packing) most(r int) (most int64) {
 	return most
 }
 
+// search holds the nodes that have no place for a shape. They get no pods while the pods of the
+// shape are placed.
+type search struct {
+	at      int         // the number of these nodes, which are the first ones
+	counts  map[int]int // of nodes, by the resource that they lack, or by planner or others
+	largest amounts     // free on nodes of a kind that takes the shape
+	refusal string      // of the last planner that refuses the shape
+}
+
+const planner, others = -1, -2
+
+// pass adds a node.
+func (f *search) pass(n *node, s *shape) {
+	f.at++
+	if n.kind.trials[s].reason != "" {
+		f.counts[others]++
+		return
+	}
+	f.largest = append(f.largest, make(amounts, max(len(n.free)-len(f.largest), 0))...)
+	for r, free := range n.free {
+		f.largest[r] = max(f.largest[r], free)
+	}
+	if r := n.free.lacks(s.requests); r >= 0 {
+		f.counts[r]++
+		return
+	}
+	f.counts[planner]++
+	f.refusal = n.refused[s.profile]
+}
+
 // place places a pod on the first node that has not been passed, or on a new node of the first kind
 // that takes it.
-func (p *packing) place(s *shape, pod *simulate.Pod, passed *int) (bool, error) {
-	for ; *passed < len(p.nodes); *passed++ {
-		if fits, err := p.add(p.nodes[*passed], s, pod); fits || err != nil {
+func (p *packing) place(s *shape, pod *simulate.Pod, passed *search) (bool, error) {
+	for passed.at < len(p.nodes) {
+		n := p.nodes[passed.at]
+		if fits, err := p.add(n, s, pod); fits || err != nil {
 			return fits, err
 		}
+		passed.pass(n, s)
 	}
 	for _, k := range p.kinds {
 		t, err := p.trial(k, s)
@@ -93,7 +125,7 @@ func (p *packing) place(s *shape, pod *simulate.Pod, passed *int) (bool, error) 
 		if t.reason != "" {
 			continue
 		}
-		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod)}
+		n := &node{kind: k, free: slices.Clone(k.empty), refused: make(map[string]string), opened: p.cause(s, pod, passed)}
 		if n.plan, err = p.node(k); err != nil {
 			return false, err
 		}
@@ -128,30 +160,10 @@ func (p *packing) add(n *node, s *shape, pod *simulate.Pod) (bool, error) {
 	return true, nil
 }
 
-func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
-	c := Cause{Pod: pod.Name(), Text: "it is the first pod"}
+func (p *packing) cause(s *shape, pod *simulate.Pod, passed *search) Cause {
+	c, counts := Cause{Pod: pod.Name(), Text: "it is the first pod"}, passed.counts
 	if len(p.nodes) == 0 {
 		return c
-	}
-	const planner, others = -1, -2
-	counts := make(map[int]int) // nodes by the resource that they lack, or by planner or others
-	var largest amounts         // free on nodes of a kind that takes the shape
-	refusal := ""               // of the last planner that refuses the shape
-	for _, n := range p.nodes {
-		if n.kind.trials[s].reason != "" {
-			counts[others]++
-			continue
-		}
-		largest = append(largest, make(amounts, max(len(n.free)-len(largest), 0))...)
-		for r, free := range n.free {
-			largest[r] = max(largest[r], free)
-		}
-		if r := n.free.lacks(s.requests); r >= 0 {
-			counts[r]++
-			continue
-		}
-		counts[planner]++
-		refusal = n.refused[s.profile]
 	}
 	why := others
 	for r := planner; r < len(p.table.names); r++ {
@@ -163,10 +175,10 @@ func (p *packing) cause(s *shape, pod *simulate.Pod) Cause {
 	case others:
 		c.Text = "no node so far is of a kind that takes it"
 	case planner:
-		c.Text = "the scheduler finds room on other nodes, and the planner refuses it there: " + refusal
+		c.Text = "the scheduler finds room on other nodes, and the planner refuses it there: " + passed.refusal
 	default:
 		c.Resource = string(p.table.names[why])
-		most := largest.of(why)
+		most := passed.largest.of(why)
 		c.Text = fmt.Sprintf("its request for %s is %s, and no other node has more than %s free", c.Resource, p.text(why, s.requests.of(why)), p.text(why, most))
 		if most >= s.requests.of(why) {
 			c.Text = fmt.Sprintf("its request for %s is %s, and %d of %d nodes have less; other nodes lack another resource", c.Resource, p.text(why, s.requests.of(why)), counts[why], len(p.nodes))
