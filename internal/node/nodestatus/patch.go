@@ -82,24 +82,12 @@ func (o *object) resourceChanges(is map[string]string, want map[string]int64, na
 
 // isOwnResource also checks managed fields: an earlier daemon may have had another domain.
 func (o *object) isOwnResource(name string, names workload.Names) bool {
-	if _, cores := names.CoresType(name); cores || name == names.SharedResource() || name == names.GuaranteedResource() {
-		return true
+	written := func(m managedEntry) bool {
+		_, capacity := m.Fields.Status.Capacity["f:"+name]
+		_, allocatable := m.Fields.Status.Allocatable["f:"+name]
+		return m.Manager == manager && (capacity || allocatable)
 	}
-	if !strings.Contains(name, "/") {
-		return false
-	}
-	for _, m := range o.Metadata.ManagedFields {
-		if m.Manager != manager {
-			continue
-		}
-		if _, ok := m.Fields.Status.Capacity["f:"+name]; ok {
-			return true
-		}
-		if _, ok := m.Fields.Status.Allocatable["f:"+name]; ok {
-			return true
-		}
-	}
-	return false
+	return names.IsPool(name) || strings.Contains(name, "/") && slices.ContainsFunc(o.Metadata.ManagedFields, written)
 }
 
 // conditionChange returns the entry of a patch for a condition, or nil.
