@@ -132,23 +132,19 @@ func (d *driver) endEarlier(ctx context.Context, uid, pod types.UID) bool {
 	if err != nil || c == nil || !mayBeOrphan(c) || c.PodUID == string(pod) {
 		return false
 	}
-	if err := d.endFor(ctx, c); err != nil {
-		return false
-	}
-	d.noteOrphan(c, "the claim is reserved for another pod")
-	return true
+	return d.endFor(ctx, c, "the claim is reserved for another pod") == nil
 }
 
 // endFor ends a claim, unless it has been prepared for another pod since c was read. During an update, the other
 // instance of the driver does not wait for the lock. For the same reason, the files of the claim stay: the last part
 // of the cleanup removes them.
-func (d *driver) endFor(ctx context.Context, c *inspect.Claim) error {
-	return d.daemon.EndClaim(ctx, c.UID, c.PodUID)
-}
-
-func (d *driver) noteOrphan(c *inspect.Claim, reason string) {
+func (d *driver) endFor(ctx context.Context, c *inspect.Claim, reason string) error {
+	if err := d.daemon.EndClaim(ctx, c.UID, c.PodUID); err != nil {
+		return err
+	}
 	d.count.orphans.Inc()
 	d.Log.Warn("claim has ended without the kubelet", "claim", c.Full(), "uid", c.UID, "pod", c.PodUID, "reason", reason)
+	return nil
 }
 
 // endOrphan ends a claim if the API server proves that no pod can use it. The kubelet ends claims in all
@@ -169,10 +165,9 @@ func (d *driver) endOrphan(ctx context.Context, uid types.UID) (ended bool, err 
 	if err != nil || why == "" {
 		return false, err
 	}
-	if err := d.endFor(ctx, c); err != nil {
+	if err := d.endFor(ctx, c, why); err != nil {
 		return false, fmt.Errorf("end claim %s: %w", c.Full(), err)
 	}
-	d.noteOrphan(c, why)
 	return true, nil
 }
 

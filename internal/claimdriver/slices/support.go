@@ -99,15 +99,8 @@ func dryRun(ctx context.Context, client kubernetes.Interface, node string, devic
 // isRefusal reports whether the API server has understood the request, and refuses its content.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch code := status.Status().Code; code {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
-		return true
-	default:
-		return false
-	}
+	refusals := []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}
+	return errors.As(err, &status) && slices.Contains(refusals, status.Status().Code)
 }
 
 // away returns the taint of devices while the daemon does not answer.
