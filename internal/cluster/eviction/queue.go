@@ -32,15 +32,13 @@ type pause struct {
 
 // Note replaces the pressed nodes. It forgets all about other nodes.
 func (q *Queue) Note(pressed []string, now time.Time) {
-	if q.nodes == nil {
-		q.nodes = make(map[string]*episode)
-	}
-	maps.DeleteFunc(q.nodes, func(name string, _ *episode) bool { return !slices.Contains(pressed, name) })
+	nodes := make(map[string]*episode, len(pressed))
 	for _, name := range pressed {
-		if q.nodes[name] == nil {
-			q.nodes[name] = &episode{since: now, pods: make(map[string]*pause)}
+		if nodes[name] = q.nodes[name]; nodes[name] == nil {
+			nodes[name] = &episode{since: now, pods: make(map[string]*pause)}
 		}
 	}
+	q.nodes = nodes
 }
 
 // Due returns the nodes that have been pressed for at least after. The node that was served

@@ -60,8 +60,6 @@ const (
 	haltedByAnything halt = "error"
 )
 
-func halts() []halt { return []halt{haltedByNodes, haltedByPolicy, haltedByAnything} }
-
 // lead makes passes until ctx ends. It starts with an empty queue.
 func (e *evictor) lead(ctx context.Context) {
 	e.queue = eviction.Queue{}
@@ -82,13 +80,7 @@ func (e *evictor) lead(ctx context.Context) {
 
 // halt logs and counts the reason that keeps pods from being evicted, when it changes.
 func (e *evictor) halt(by halt, why error) {
-	for _, reason := range halts() {
-		value := 0.0
-		if reason == by {
-			value = 1
-		}
-		e.count.halted.WithLabelValues(string(reason)).Set(value)
-	}
+	e.count.halt(by)
 	if by == e.halted {
 		return
 	}
@@ -208,20 +200,18 @@ func (e *evictor) evict(ctx context.Context, node string, pod *corev1.Pod, now t
 		return true
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		e.queue.Done(node, uid) // the pod is gone; a new one has another UID
-		return false
 	case apierrors.IsTooManyRequests(err):
 		if e.queue.Refused(node, uid, now) {
 			e.events.Eventf(pod, nil, corev1.EventTypeNormal, "EvictionRefused", "Evicting", why+"; it is not evicted yet: %s", node, err.Error())
 		}
 		e.count.evictions.WithLabelValues(resultRefused).Inc()
 		log.Info("pod cannot be evicted yet", "error", err)
-		return false
 	default:
 		e.queue.Refused(node, uid, now)
 		e.count.evictions.WithLabelValues(resultFailed).Inc()
 		log.Warn("pod cannot be evicted", "error", err)
-		return false
 	}
+	return false
 }
 
 // recorder is the name of the program in events.
@@ -307,7 +297,16 @@ func newCounters(registry prometheus.Registerer) *counters {
 func (c *counters) resign() {
 	c.leader.Set(0)
 	c.nodes.Set(0)
-	for _, reason := range halts() {
-		c.halted.WithLabelValues(string(reason)).Set(0)
+	c.halt(haltedNot)
+}
+
+// halt sets the gauge of one reason to 1, and the others to 0.
+func (c *counters) halt(by halt) {
+	for _, reason := range []halt{haltedByNodes, haltedByPolicy, haltedByAnything} {
+		value := 0.0
+		if reason == by {
+			value = 1
+		}
+		c.halted.WithLabelValues(string(reason)).Set(value)
 	}
 }

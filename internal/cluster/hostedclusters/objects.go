@@ -84,10 +84,8 @@ type world struct {
 func read(config *hostedpriority.Config, objects map[schema.GroupVersionResource][]any) world {
 	w := world{classes: hostedpriority.PriorityClasses{}}
 	for _, o := range unstructureds(objects[priorityClasses()]) {
-		if value, there, err := unstructured.NestedInt64(o.Object, "value"); err == nil && there {
+		if value, _, err := unstructured.NestedInt64(o.Object, "value"); err == nil { // 0 is omitted
 			w.classes[o.GetName()] = value
-		} else if err == nil { // omitempty
-			w.classes[o.GetName()] = 0
 		}
 	}
 	for _, o := range unstructureds(objects[nodePools()]) {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
@@ -44,20 +45,14 @@ type Options struct {
 // Wait checks until all is well or ctx ends. The error then holds the last problems.
 func Wait(ctx context.Context, o Options) error {
 	var last error
-	for {
+	_ = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		err := o.check(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil { // otherwise the end of ctx is the reason
+		if err == nil || last == nil || ctx.Err() == nil { // otherwise the end of ctx is the reason
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-time.After(interval):
-		}
-	}
+		return err == nil, nil
+	})
+	return last
 }
 
 func (o Options) check(ctx context.Context) error {
@@ -133,17 +128,16 @@ func poolsReady(node *corev1.Node) error {
 // reviewed creates a pod with dryRun, and returns an error unless the webhook changes it. The
 // API server stores no such pod.
 func (o Options) reviewed(ctx context.Context) error {
-	no, yes := false, true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "cpupool-webhook-test-", Namespace: o.ReviewIn},
 		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: &no,
-			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			AutomountServiceAccountToken: new(false),
+			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{
 				Name:            "test",
 				Image:           "test",
 				Env:             []corev1.EnvVar{{Name: variable, Value: "0"}},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
 			}},
 		},
 	}
