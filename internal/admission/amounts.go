@@ -86,26 +86,21 @@ func request(r *corev1.ResourceRequirements, name corev1.ResourceName) resource.
 // does, 0..workload.MaxMilliCPU. No machine has as many CPUs; the bound keeps the
 // arithmetic from overflowing.
 func milliCPU(q resource.Quantity) int64 {
-	const mostCPUs = workload.MaxMilliCPU / 1000
-	switch {
-	case q.Sign() <= 0:
-		return 0
-	case q.CmpInt64(mostCPUs) >= 0:
-		return workload.MaxMilliCPU
-	}
-	return q.MilliValue()
+	return bounded(q, workload.MaxMilliCPU/1000, q.MilliValue)
 }
 
 // count returns an amount of an extended resource, which counts thousandths of a
 // CPU, in the same range.
-func count(q resource.Quantity) int64 {
+func count(q resource.Quantity) int64 { return bounded(q, workload.MaxMilliCPU, q.Value) }
+
+func bounded(q resource.Quantity, most int64, value func() int64) int64 {
 	switch {
 	case q.Sign() <= 0:
 		return 0
-	case q.CmpInt64(workload.MaxMilliCPU) >= 0:
+	case q.CmpInt64(most) >= 0:
 		return workload.MaxMilliCPU
 	}
-	return q.Value()
+	return value()
 }
 
 // has reports whether a container requests or limits any amount of a resource.

@@ -18,10 +18,7 @@ const (
 // freeLauncher removes the node selector for a static kubelet from the pod of a virtual machine
 // with exclusive CPUs of the guaranteed pool. The request for these CPUs selects the nodes.
 func (s Settings) freeLauncher(pod *corev1.Pod) {
-	isGuaranteed := func(c *corev1.Container) bool {
-		return has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
-	}
-	if !s.KubeVirt || pod.Labels[launcherKey] != launcherValue || !anyOf(pod, isGuaranteed) {
+	if !s.KubeVirt || pod.Labels[launcherKey] != launcherValue || !anyOf(pod, s.pools().countGuaranteed) {
 		return
 	}
 	for _, key := range []string{"kubevirt.io/cpumanager", "cpumanager"} {

@@ -95,10 +95,7 @@ func (s Settings) resizeTotal(before, after *corev1.Pod, exclusive bool) error {
 		return forbid("the pod is counted by workload type %s, and the CPU request in spec.resources cannot be resized from %s to %s; create the pod again",
 			strconv.Quote(typ), cpus(from), cpus(to))
 	}
-	guaranteed := func(c *corev1.Container) bool {
-		return has(&c.Resources, corev1.ResourceName(s.Names.GuaranteedResource()))
-	}
-	if !exclusive && !anyOf(before, guaranteed) {
+	if !exclusive && !anyOf(before, s.pools().countGuaranteed) {
 		return nil
 	}
 	return forbid("the CPU request in spec.resources cannot be resized from %s to %s: "+

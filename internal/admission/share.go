@@ -51,8 +51,11 @@ func (s Settings) pools() poolResources {
 
 // count reports whether a container is counted by one of the pools.
 func (p poolResources) count(c *corev1.Container) bool {
-	return has(&c.Resources, p[0].name) || has(&c.Resources, p[1].name)
+	return has(&c.Resources, p[0].name) || p.countGuaranteed(c)
 }
+
+// countGuaranteed reports whether a container is counted by the guaranteed pool.
+func (p poolResources) countGuaranteed(c *corev1.Container) bool { return has(&c.Resources, p[1].name) }
 
 // remove removes the resources, because pool writes them again from the container's present requests.
 func (p poolResources) remove(r *corev1.ResourceRequirements) {
