@@ -46,11 +46,7 @@ func NewRedactor() *Redactor {
 
 // isPublic reports whether a name may stay: it exists in every cluster, or is cpupoold's.
 func isPublic(name string) bool {
-	switch name {
-	case "", "POD", "default", "kube-system", "kube-public", "kube-node-lease", "cpupoold", "localhost", "-", "none":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"", "POD", "default", "kube-system", "kube-public", "kube-node-lease", "cpupoold", "localhost", "-", "none"}, name)
 }
 
 // Add adds a name to replace. If several objects have the name, the first kind counts:
@@ -78,11 +74,12 @@ func (r *Redactor) AddUnit(name string) {
 // replace also replaces the quoted form of a name: JSON and Go quote \x2d of systemd.
 func (r *Redactor) replace(name, word string) {
 	r.words[name] = word
-	if quoted, err := json.Marshal(name); err == nil && string(quoted[1:len(quoted)-1]) != name {
-		r.index(string(quoted[1 : len(quoted)-1]))
-		r.words[string(quoted[1:len(quoted)-1])] = word
-	}
 	r.index(name)
+	if quoted, err := json.Marshal(name); err == nil {
+		inner := string(quoted[1 : len(quoted)-1])
+		r.words[inner] = word
+		r.index(inner)
+	}
 }
 
 func (r *Redactor) index(name string) {
@@ -158,24 +155,18 @@ func isWord(c byte) bool {
 
 // hasFixedValues reports whether a key holds values of cpupoold, which stay.
 func hasFixedValues(key string) bool {
-	switch key {
-	case "pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",
+	return slices.Contains([]string{
+		"pool", "type", "kind", "code", "use", "mode", "state", "via", "property", "severity", "check", "time", "started",
 		"cpus", "away", "lent", "device", "coreType", "mixed", "mems", "effective", "memsEffective", "partition", "free", "owned", "idle", "resting", "parked", "possible", "present", "online",
-		"isolated", "nohzFull":
-		return true
-	}
-	return false
+		"isolated", "nohzFull",
+	}, key)
 }
 
 // claimOwner begins the owner of a CPU of a ResourceClaim.
 const claimOwner = "claim "
 
 func hasNames(key string) bool {
-	switch key {
-	case "name", "pod", "namespace", "container", "containers", "unit", "owner", "node", "claim", "claims", "request":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"name", "pod", "namespace", "container", "containers", "unit", "owner", "node", "claim", "claims", "request"}, key)
 }
 
 // field replaces the names in a field that holds names, ambiguous ones too.

@@ -62,11 +62,9 @@ func Cgroups(ctx context.Context, tree fs.FS, limit int) ([]byte, error) {
 // AddTree adds the units in the output of Cgroups.
 func (r *Redactor) AddTree(lines []byte) {
 	for line := range bytes.Lines(lines) {
-		var at struct {
-			Cgroup string `json:"cgroup"`
-		}
+		var at map[string]string
 		if json.Unmarshal(line, &at) == nil {
-			r.addCgroup(at.Cgroup)
+			r.addCgroup(at["cgroup"])
 		}
 	}
 }
