@@ -32,7 +32,7 @@ const maxTargets = 4
 func Autoscalers(c Cluster, w Workloads, count Counter, log *slog.Logger) http.Handler {
 	r := newReviews(OfAutoscalers, nil, count, log)
 	reads := semaphore.NewWeighted(maxTargets)
-	r.judge = func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
+	r.judge = func(ctx context.Context, request *admissionv1.AdmissionRequest) (decision, error) {
 		if !autoscaling.Is(request.Kind.Group, request.Kind.Kind) || request.SubResource != "" {
 			return nil, &badReview{fmt.Errorf("%s %s %s is not reviewed here; correct the webhook configuration's rules",
 				request.Kind.Group, request.Kind.Kind, request.SubResource)}

@@ -21,7 +21,7 @@ func TestGarbageIsBounded(t *testing.T) {
 		Operation: admissionv1.Create, Object: k8sruntime.RawExtension{Raw: []byte(`{"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"large"}}}`)},
 	}
 	workloads := stored{"Deployment large": `{"spec":{"template":` + pod + `}}`}
-	isBounded(t, newReviews(OfPods, mutatePods(managed(), nil, newTally()), newTally(), discard()), encodeReview(t, creation(pod)))
+	isBounded(t, Pods(managed(), nil, newTally(), discard()).(*reviews), encodeReview(t, creation(pod)))
 	isBounded(t, Autoscalers(managed(), workloads, newTally(), discard()).(*reviews), encodeReview(t, autoscaler))
 }
 

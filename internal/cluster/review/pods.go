@@ -44,11 +44,7 @@ var errUnknown = errors.New("the nodes of the cluster are not known yet")
 // Pods returns the webhook that rewrites pods when they are created. Without p, pods keep their
 // priority classes.
 func Pods(c Cluster, p Priorities, count Counter, log *slog.Logger) http.Handler {
-	return newReviews(OfPods, mutatePods(c, p, count), count, log)
-}
-
-func mutatePods(c Cluster, p Priorities, count Counter) judge {
-	return func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
+	return newReviews(OfPods, func(ctx context.Context, request *admissionv1.AdmissionRequest) (decision, error) {
 		if err := wants(request, admissionv1.Create, ""); err != nil {
 			return nil, err
 		}
@@ -63,7 +59,7 @@ func mutatePods(c Cluster, p Priorities, count Counter) judge {
 		return func() (*admissionv1.AdmissionResponse, error) {
 			return mutatePod(settings, annotations, p, count, request)
 		}, nil
-	}
+	}, count, log)
 }
 
 // mutatePod answers a request to create a pod in a namespace with annotations.
@@ -146,19 +142,14 @@ func patched(ops []admission.Operation) (*admissionv1.AdmissionResponse, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	kind := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = patch, &kind
+	response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
 	return response, nil
 }
 
 // Resizes returns the webhook that checks resizes of running pods. With allowUnaccounted it
 // admits every resize.
 func Resizes(c Cluster, allowUnaccounted bool, count Counter, log *slog.Logger) http.Handler {
-	return newReviews(OfResizes, reviewResize(c, allowUnaccounted), count, log)
-}
-
-func reviewResize(c Cluster, allowUnaccounted bool) judge {
-	return func(_ context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error) {
+	return newReviews(OfResizes, func(_ context.Context, request *admissionv1.AdmissionRequest) (decision, error) {
 		if err := wants(request, admissionv1.Update, "resize"); err != nil {
 			return nil, err
 		}
@@ -170,7 +161,7 @@ func reviewResize(c Cluster, allowUnaccounted bool) judge {
 			return nil, errUnknown
 		}
 		return func() (*admissionv1.AdmissionResponse, error) { return resize(settings, request) }, nil
-	}
+	}, count, log)
 }
 
 func resize(settings admission.Settings, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

@@ -54,7 +54,10 @@ const largestReview = 7 << 20
 // A judge checks a request, and returns the function that answers it. A judge may wait for the API
 // server. The function decodes objects, and waits for nothing. Both return an error if they cannot
 // decide, not if they refuse.
-type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (func() (*admissionv1.AdmissionResponse, error), error)
+type judge func(ctx context.Context, request *admissionv1.AdmissionRequest) (decision, error)
+
+// A decision is the answer to a request.
+type decision = func() (*admissionv1.AdmissionResponse, error)
 
 // reviews serves a judge as an admission webhook.
 type reviews struct {
@@ -85,21 +88,18 @@ func (r *reviews) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	answer, err := r.answer(request.Context(), body)
-	if _, bad := errors.AsType[*badReview](err); bad {
+	switch _, bad := errors.AsType[*badReview](err); {
+	case bad:
 		r.fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if err != nil && request.Context().Err() != nil { // the client has gone
+	case err != nil && request.Context().Err() != nil: // the client has gone
 		r.fail(w, http.StatusServiceUnavailable, err.Error())
-		return
-	}
-	if err != nil {
+	case err != nil:
 		r.log.Error("review failed", "webhook", r.name, "error", err)
 		r.fail(w, http.StatusInternalServerError, err.Error())
-		return
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(answer) // the client has gone if this fails
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // the client has gone if this fails
 }
 
 func (r *reviews) fail(w http.ResponseWriter, code int, message string) {

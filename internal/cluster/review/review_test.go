@@ -324,7 +324,7 @@ func TestReviewsDoNotWaitForOthers(t *testing.T) {
 // TestOneReviewIsDecoded checks that a review waits while another one is decoded, and that a client
 // that leaves ends the wait.
 func TestOneReviewIsDecoded(t *testing.T) {
-	r := newReviews(OfPods, mutatePods(managed(), nil, newTally()), newTally(), discard())
+	r := Pods(managed(), nil, newTally(), discard()).(*reviews)
 	if err := r.turn.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -359,8 +359,8 @@ func FuzzReview(f *testing.F) {
 	count := newTally()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, r := range []*reviews{
-			newReviews(OfPods, mutatePods(managed(), nil, count), count, discard()),
-			newReviews(OfResizes, reviewResize(managed(), false), count, discard()),
+			Pods(managed(), nil, count, discard()).(*reviews),
+			Resizes(managed(), false, count, discard()).(*reviews),
 		} {
 			answer, err := r.answer(t.Context(), body)
 			if err != nil {
@@ -389,7 +389,7 @@ func BenchmarkReview(b *testing.B) {
 	body := encodeReview(b, creation(managementPod))
 	c := managed()
 	count := newTally()
-	r := newReviews(OfPods, mutatePods(c, nil, count), count, discard())
+	r := Pods(c, nil, count, discard()).(*reviews)
 	b.Run("whole", func(b *testing.B) {
 		before := cputime.Of(b)
 		for b.Loop() {

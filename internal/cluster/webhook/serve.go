@@ -66,8 +66,7 @@ func add(ctx context.Context, m manager.Manager, o Options, name, address string
 	if secure != nil {
 		guarded = tls.NewListener(guarded, secure)
 	}
-	end := endTimeout
-	return l.Addr(), m.Add(&manager.Server{Name: name, Server: s, Listener: guarded, ShutdownTimeout: &end})
+	return l.Addr(), m.Add(&manager.Server{Name: name, Server: s, Listener: guarded, ShutdownTimeout: new(endTimeout)})
 }
 
 // metricsHandler serves /metrics.

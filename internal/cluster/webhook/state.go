@@ -61,12 +61,11 @@ func namespaceKind() *metav1.PartialObjectMetadata {
 // cacheOptions returns options for caches with the used fields only, because clusters have
 // thousands of nodes.
 func cacheOptions(latches client.ObjectKey, switches admission.Switches) cache.Options {
-	shared := true
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:  {Transform: slimNode(switches), UnsafeDisableDeepCopy: &shared},
-			namespaceKind(): {Transform: slimNamespace, UnsafeDisableDeepCopy: &shared},
+			&corev1.Node{}:  {Transform: slimNode(switches), UnsafeDisableDeepCopy: new(true)},
+			namespaceKind(): {Transform: slimNamespace, UnsafeDisableDeepCopy: new(true)},
 			// By name, so that the program needs rights for this ConfigMap only.
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				latches.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", latches.Name)},
