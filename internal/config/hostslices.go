@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -41,6 +42,19 @@ func (c *Config) HostUnits() []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return slices.ContainsFunc(c.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == name })
 	})
+}
+
+// HostCPUs returns the CPUs of host services with the pools of a machine; empty if they run everywhere. While
+// their pool has no online CPU, they get offline.
+func (c *Config) HostCPUs(p *pools.Pools, offline cpuset.Set) cpuset.Set {
+	spec := slices.IndexFunc(c.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == c.HostSlices.Pool })
+	if !c.HostSlices.Enabled || spec < 0 || c.Pools.Partitions[spec].All {
+		return cpuset.Set{}
+	}
+	if i := slices.IndexFunc(p.Partitions, func(p pools.Partition) bool { return p.Type == c.HostSlices.Pool }); i >= 0 {
+		return p.Partitions[i].CPUs
+	}
+	return offline
 }
 
 func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {

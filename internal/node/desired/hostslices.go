@@ -8,7 +8,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -19,25 +18,9 @@ const (
 	codeHostShares     pools.Code = "HostShares"     // they may run on exclusive CPUs of a unit in them
 )
 
-// hostCPUs returns the CPUs of host services; empty if they run everywhere. While their pool has no
-// online CPU, they get the shared pool's, not exclusive CPUs.
-func (s *Settings) hostCPUs(shared cpuset.Set) cpuset.Set {
-	h := s.Config.HostSlices
-	specs := s.Config.Pools.Partitions
-	spec := slices.IndexFunc(specs, func(p pools.PartitionSpec) bool { return p.Type == h.Pool })
-	if !h.Enabled || spec < 0 || specs[spec].All {
-		return cpuset.Set{}
-	}
-	i := slices.IndexFunc(s.Pools.Partitions, func(p pools.Partition) bool { return p.Type == h.Pool })
-	if i < 0 {
-		return shared
-	}
-	return s.Pools.Partitions[i].CPUs
-}
-
 // HostUnits returns the units of host services that the daemon confines.
 func (s *Settings) HostUnits() []string {
-	if s.hostCPUs(s.Pools.Shared).IsEmpty() {
+	if s.Config.HostCPUs(&s.Pools, s.Pools.Shared).IsEmpty() {
 		return nil
 	}
 	return s.Config.HostUnits()
@@ -68,7 +51,9 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 			placed = append(placed, p)
 		}
 	}
-	return hostslices.Decide(units, in.Settings.hostCPUs(plan.Shared).Difference(plan.TheirsAlone), placed, in.Inventory.PodCgroups())
+	// While their pool has no online CPU, they get the shared pool's, not exclusive CPUs.
+	cpus := in.Settings.Config.HostCPUs(&in.Settings.Pools, plan.Shared)
+	return hostslices.Decide(units, cpus.Difference(plan.TheirsAlone), placed, in.Inventory.PodCgroups())
 }
 
 func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) []cgroup.Target {

@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // hostFacts holds systemd's answers about units of host services.
@@ -39,19 +38,6 @@ func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 	return f
 }
 
-// hostCPUs returns the CPUs of the pool for host services; empty without a list.
-func (e *evidence) hostCPUs() cpuset.Set {
-	typ := e.config.HostSlices.Pool
-	if slices.ContainsFunc(e.config.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == typ && p.All }) {
-		return cpuset.Set{}
-	}
-	i := slices.IndexFunc(e.pools.Partitions, func(p pools.Partition) bool { return p.Type == typ })
-	if i < 0 {
-		return cpuset.Set{}
-	}
-	return e.pools.Partitions[i].CPUs
-}
-
 // checkHostSlices reports host services that may run on CPUs of containers.
 func checkHostSlices(e *evidence) {
 	key := e.file + ": hostSlices"
@@ -60,7 +46,7 @@ func checkHostSlices(e *evidence) {
 			"set hostSlices.enabled: true, if the management pool has enough CPUs for them, or AllowedCPUs= in drop-ins of their slices")
 		return
 	}
-	cpus := e.hostCPUs()
+	cpus := e.config.HostCPUs(&e.pools, cpuset.Set{})
 	if cpus.IsEmpty() {
 		e.add(Warning, key+".pool",
 			fmt.Sprintf("no management pool %s with a list of CPUs exists: host services run on all CPUs", e.config.HostSlices.Pool),
@@ -176,7 +162,7 @@ func (e *evidence) allowedCPUs(p cgroup.Path) cpuset.Set {
 
 // containerCPUs returns the CPUs of containers, on which host services must not run.
 func (e *evidence) containerCPUs() cpuset.Set {
-	return e.ownable().Union(e.pools.Shared).Difference(e.hostCPUs())
+	return e.ownable().Union(e.pools.Shared).Difference(e.config.HostCPUs(&e.pools, cpuset.Set{}))
 }
 
 // placedUnits returns the units with CPUs or a pool. Exclusive ones may get any guaranteed CPUs.
