@@ -94,12 +94,10 @@ func mustBe(want string) func(string) error {
 	}
 }
 
-func setPartitionCPUs(p *pools.PartitionSpec, s string) error {
-	if p.All, p.Auto = s == "all", s == "auto"; p.All || p.Auto {
-		return nil
+func setPartitionCPUs(p *pools.PartitionSpec, s string) (err error) {
+	if p.All, p.Auto = s == "all", s == "auto"; !p.All && !p.Auto {
+		p.CPUs, err = parseCPUs(s, "all, or auto")
 	}
-	set, err := parseCPUs(s, "all, or auto")
-	p.CPUs = set
 	return err
 }
 

@@ -26,13 +26,10 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 	g := &c.Pools.Guaranteed
 	none := false
 	d.mapping(key, n, []field{
-		{"cpus", d.cpus(func(s string) error {
-			none = s == "none"
-			if none {
-				return nil
+		{"cpus", d.cpus(func(s string) (err error) {
+			if none = s == "none"; !none {
+				g.CPUs, err = parseCPUs(s, "none")
 			}
-			set, err := parseCPUs(s, "none")
-			g.CPUs = set
 			return err
 		})},
 		{"from", d.scalar(func(s string) error {
@@ -82,12 +79,10 @@ func (d *decoder) options(spec *pools.Spec) []field {
 // the fields of pools.Spec.
 func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	d.mapping(key, n, []field{
-		{"cpus", d.cpus(func(s string) error {
-			if m.Shared = s == string(pools.Shared); m.Shared {
-				return nil
+		{"cpus", d.cpus(func(s string) (err error) {
+			if m.Shared = s == string(pools.Shared); !m.Shared {
+				m.CPUs, err = parseCPUs(s, string(pools.Shared))
 			}
-			set, err := parseCPUs(s, string(pools.Shared))
-			m.CPUs = set
 			return err
 		})},
 		{"namespaces", d.texts(&m.Namespaces)},
@@ -97,9 +92,8 @@ func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 // claims decodes the CPUs of ResourceClaims. Resolve checks the fields of pools.Spec.
 func (d *decoder) claims(key string, n *yaml.Node, c *pools.ClaimSpec) {
 	d.mapping(key, n, []field{
-		{"cpus", d.cpus(func(s string) error {
-			set, err := parseCPUs(s, "remove the key "+key)
-			c.CPUs = set
+		{"cpus", d.cpus(func(s string) (err error) {
+			c.CPUs, err = parseCPUs(s, "remove the key "+key)
 			return err
 		})},
 		{"idle", word(d, &c.Lend, map[string]bool{"unused": false, "shared": true}, "is not known; write unused or shared")},
