@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -32,14 +32,10 @@ func (s *survey) changes() (lines []string) {
 			rest += len(names)
 			continue
 		}
-		more := ""
-		if n := len(names) - maxNamed; n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
-		lines = append(lines, fmt.Sprintf("CPUs %s become %s for %s: %s%s", c.from, c.to, containers(len(names)), strings.Join(names[:min(len(names), maxNamed)], ", "), more))
+		lines = append(lines, fmt.Sprintf("CPUs %s become %s for %s: %s", c.from, c.to, layout.Count(len(names), "container"), layout.Few(names, maxNamed)))
 	}
 	if rest > 0 {
-		lines = append(lines, fmt.Sprintf("other CPUs change for %s", containers(rest)))
+		lines = append(lines, "other CPUs change for "+layout.Count(rest, "container"))
 	}
 	return lines
 }
@@ -65,11 +61,4 @@ func (s *survey) moved() map[change][]string {
 		moved[to] = append(moved[to], pod.Namespace+"/"+pod.Name+"/"+c.Name)
 	}
 	return moved
-}
-
-func containers(n int) string {
-	if n == 1 {
-		return "1 container"
-	}
-	return fmt.Sprintf("%d containers", n)
 }
