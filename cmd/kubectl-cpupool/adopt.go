@@ -92,7 +92,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 }
 
 // readCluster returns a list of the objects that matter, with the objects of resource.k8s.io that decide which
-// containers run on CPUs of claims. Before Kubernetes 1.34 there are none.
+// containers run on CPUs of claims. Before Kubernetes 1.34, no such object exists.
 func (o *adoptOptions) readCluster(ctx context.Context, s streams) ([]byte, error) {
 	a, err := o.connect()
 	if err != nil {

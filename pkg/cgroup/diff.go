@@ -72,7 +72,7 @@ func innerDiffers(want cpuset.Set, c *Current) bool {
 }
 
 // needsPersist reports whether the recorder holds another cpuset, or may hold one. Systemd can
-// have other CPUs although the runtime has recorded the right ones: while a container starts, the
+// have other CPUs although the runtime has recorded the right ones. While a container starts, the
 // runtime records an update of it, but starts the container with the previous values.
 func needsPersist(t *Target, want cpuset.Set, c *Current, d Driver) bool {
 	if recorder(t, c, d) == "" || c.Pending.Equal(want) {

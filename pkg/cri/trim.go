@@ -47,16 +47,16 @@ func (f *fields) use(n protowire.Number) use {
 func fieldsOf(reply any) (all, inner fields, ok bool) {
 	switch reply.(type) {
 	case *runtime.ListPodSandboxResponse, *runtime.StreamPodSandboxesResponse:
-		// items; id, metadata, state, created_at, annotations, runtime_handler
+		// items: id, metadata, state, created_at, annotations and runtime_handler
 		return fields{1: message}, fields{1: whole, 2: whole, 3: whole, 4: whole, 6: entries, 7: whole}, true
 	case *runtime.ListContainersResponse, *runtime.StreamContainersResponse:
-		// items; id, pod_sandbox_id, metadata, state, created_at
+		// items: id, pod_sandbox_id, metadata, state and created_at
 		return fields{1: message}, fields{1: whole, 2: whole, 3: whole, 6: whole, 7: whole}, true
 	case *runtime.PodSandboxStatusResponse:
-		// status, info; id, metadata, state, created_at, annotations, runtime_handler
+		// info, and status: id, metadata, state, created_at, annotations and runtime_handler
 		return fields{1: message, 2: document}, fields{1: whole, 2: whole, 3: whole, 4: whole, 8: entries, 9: whole}, true
 	case *runtime.ContainerStatusResponse:
-		// status, info; id, metadata, state, created_at, finished_at, resources
+		// info, and status: id, metadata, state, created_at, finished_at and resources
 		return fields{1: message, 2: document}, fields{1: whole, 2: whole, 3: whole, 4: whole, 6: whole, 16: whole}, true
 	case *runtime.ContainerEventResponse:
 		// container_id, container_event_type, created_at, pod_sandbox_status; id

@@ -242,7 +242,7 @@ func (a *assigner) lack(i int) (n int, known bool) {
 	return c.want - c.cpus.Len(), true
 }
 
-// anomalies returns how the CPUs of an owner differ from CPUs of its own that run.
+// anomalies returns how the CPUs of an owner differ from exclusive CPUs that are online.
 func (c *demand) anomalies() (all []Reason) {
 	if c.contested {
 		all = append(all, overlap())

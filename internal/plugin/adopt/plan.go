@@ -121,9 +121,9 @@ func (p *planner) add(pod *corev1.Pod) {
 	}
 }
 
-// becomes returns the resources of pools that the pod would have if it were made
-// now, some of them several times, nil when it would be no different; and what its owner should know. refused
-// says that it would not be made.
+// becomes returns the resources of pools that a new pod would have, and notes for its owner. A
+// resource can occur several times. The result is nil if the pod would not change. refused reports
+// whether the webhook would refuse it.
 func (p *planner) becomes(pod *corev1.Pod) (resources, warnings []string, refused bool) {
 	namespace, known := p.cluster.Namespaces[pod.Namespace]
 	from := admission.Origin{Namespace: namespace, Manifest: static(pod) || !known}

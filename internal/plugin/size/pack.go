@@ -80,8 +80,8 @@ func (p *packing) most(r int) (most int64) {
 // search holds the nodes that have no place for a shape. They get no pods while the pods of the
 // shape are placed.
 type search struct {
-	at      int         // the number of these nodes, which are the first ones
-	counts  map[int]int // of nodes, by the resource that they lack, or by planner or others
+	at      int         // The number of these nodes. They are the first ones.
+	counts  map[int]int // Nodes by the resource that they lack, or by planner or others.
 	largest amounts     // free on nodes of a kind that takes the shape
 	refusal string      // of the last planner that refuses the shape
 }

@@ -38,7 +38,7 @@ type container struct {
 	kind    string // empty until the runtime has returned the container's ID
 	count   int    // exclusive CPUs that it requests
 	own     cpus   // since all of them were seen
-	since   int    // the round in which they were seen
+	since   int    // The round in which they were seen.
 	placed  bool   // it has had fewer CPUs than its parent
 	ending  bool
 	written time.Duration
