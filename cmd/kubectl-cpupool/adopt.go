@@ -91,7 +91,7 @@ func (o *adoptOptions) run(ctx context.Context, s streams) error {
 	return s.show(o.output, plan, func(w *layout.Writer) { printAdoption(layout.Lines(w), plan) })
 }
 
-// readCluster returns a list of the objects that matter, with the objects of resource.k8s.io that decide which
+// readCluster returns a list of the objects that a plan needs. Objects of resource.k8s.io decide which
 // containers run on CPUs of claims. Before Kubernetes 1.34, no such object exists.
 func (o *adoptOptions) readCluster(ctx context.Context, s streams) ([]byte, error) {
 	a, err := o.connect()

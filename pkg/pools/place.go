@@ -265,8 +265,8 @@ func nearestMemory(t *topology.Topology, i int) cpuset.Set {
 	return near
 }
 
-// memoryOf returns the IDs of the nodes whose memory the CPUs should use; empty if
-// memory is not bound.
+// memoryOf returns the IDs of the NUMA nodes for the memory of an owner with the CPUs. The set is
+// empty if memory is not bound.
 func (b *placer) memoryOf(cpus cpuset.Set) (ids cpuset.Set) {
 	if b.bound == nil {
 		return ids

@@ -231,13 +231,13 @@ func (c *Config) Manifests() string {
 	least := int64(0)
 	for i, r := range c.Table().sizes {
 		size := &c.Sizes[i]
-		whose := "dedicated hosted clusters"
+		clusters := "dedicated hosted clusters"
 		switch {
 		case size.Dedicated:
 		case r.max == math.MaxInt64:
-			whose = fmt.Sprintf("hosted clusters with %d worker nodes and more", least)
+			clusters = fmt.Sprintf("hosted clusters with %d worker nodes and more", least)
 		default:
-			whose = fmt.Sprintf("hosted clusters with %d to %d worker nodes", least, r.max)
+			clusters = fmt.Sprintf("hosted clusters with %d to %d worker nodes", least, r.max)
 			least = r.max + 1
 		}
 		for _, c := range size.classes() {
@@ -249,7 +249,7 @@ value: %d
 globalDefault: false
 preemptionPolicy: PreemptLowerPriority
 description: %s of %s.
-`, separator, c.Name, c.Value, [...]string{"Control planes", "API servers", "etcd"}[c.role], whose)
+`, separator, c.Name, c.Value, [...]string{"Control planes", "API servers", "etcd"}[c.role], clusters)
 			separator = "---\n"
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// foundCgroups holds the cgroups whose names show their objects.
+// foundCgroups holds the cgroups of pods, containers and sandboxes that their names show.
 type foundCgroups struct {
 	pods       map[string]cgroup.Path // by UID
 	containers map[string]cgroup.Path // by id of a container or sandbox
@@ -21,7 +21,7 @@ func findCgroups(fs *cgroup.FS, ids []string) (foundCgroups, error) {
 	return found, found.find(fs, "", ids)
 }
 
-// find adds the cgroups below p whose names show a pod, or a container of ids.
+// find adds the cgroups of pods below p, and the cgroups of the containers in ids. Their names show them.
 func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 	children, err := fs.Children(p)
 	if err != nil {

@@ -245,10 +245,15 @@ func TestManyTasks(t *testing.T) {
 				schedwatch.Task{CPU: 4 + i%2, PID: i, Command: fmt.Sprint(i), Cgroup: "system.slice", Switches: 1},
 				schedwatch.Task{CPU: 6, PID: i, Command: fmt.Sprint(i), Cgroup: "kubepods/podb/b", Switches: 1})
 		}
+		const longest = 500
+		tasks[2*longest].Time = time.Second
 		b.mu.Lock()
 		b.reading = schedwatch.Reading{Tasks: tasks}
 		b.mu.Unlock()
 		wait(10 * time.Second)
+		if found := b.Findings(); len(found) != 1 || found[0].Task.PID != longest {
+			b.Errorf("findings %+v; want the task with the most time, PID %d", found, longest)
+		}
 		if got := b.take(); got != "release 6; own 4-5=kubepods/poda/a 6=kubepods/podb/b" {
 			b.Errorf("calls: %q; want the cgroup of b looked up once", got)
 		}

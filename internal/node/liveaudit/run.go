@@ -1,9 +1,11 @@
 package liveaudit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,8 +154,10 @@ func (a *Audit) read(p Program, counts *counts) {
 }
 
 // noteAll adds the user tasks of a reading to the findings, and reports whether an owner has its first finding. On a CPU
-// with several owners, the owner at the time of a task is unknown. a.mu is held.
+// with several owners, the owner at the time of a task is unknown. A finding names the task with the most time. a.mu is
+// held.
 func (a *Audit) noteAll(tasks []schedwatch.Task, in interval, noted map[noteKey]bool) (isNew bool) {
+	slices.SortStableFunc(tasks, func(a, b schedwatch.Task) int { return cmp.Compare(b.Time, a.Time) })
 	for i := range tasks {
 		t := &tasks[i]
 		h := in.owner(t.CPU)

@@ -104,7 +104,7 @@ func (e *evidence) checkHost(key string, v hostslices.Verdict) {
 	e.report(f)
 }
 
-// checkDisplaced reports services whose cpuset.cpus their slice will lose.
+// checkDisplaced reports services with CPUs in cpuset.cpus that the daemon will take from their slice.
 func (e *evidence) checkDisplaced(v hostslices.Verdict) {
 	has := v.CPUs.Difference(v.Also)
 	for _, name := range directories(e.root, path.Join(cgroupRoot, string(v.Path))) {
@@ -134,12 +134,12 @@ func (e *evidence) exposedSlices(subject string, of cpuset.Set, known []cgroup.P
 	if len(names) == 0 {
 		return
 	}
-	whose := "which belong to containers"
+	kind := "which belong to containers"
 	if own := cpus.Intersection(e.ownable()); !own.IsEmpty() {
-		whose = fmt.Sprintf("including CPUs %s for exclusive containers", own)
+		kind = fmt.Sprintf("including CPUs %s for exclusive containers", own)
 	}
 	e.add(Warning, subject,
-		fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, whose),
+		fmt.Sprintf("host services in %s may run on CPUs %s, %s", strings.Join(names, ", "), cpus, kind),
 		remedy)
 }
 

@@ -61,20 +61,20 @@ func checkReserved(e *evidence) {
 		checkReservedAmounts(e, claims)
 		return
 	}
-	var owners []string
+	var parts []string
 	if !management.IsEmpty() {
-		owners = append(owners, fmt.Sprintf("the management pools have CPUs %s", management))
+		parts = append(parts, fmt.Sprintf("the management pools have CPUs %s", management))
 	}
 	if !uncounted.IsEmpty() {
-		owners = append(owners, fmt.Sprintf("ResourceClaims have CPUs %s", claims))
+		parts = append(parts, fmt.Sprintf("ResourceClaims have CPUs %s", claims))
 	}
-	k, want, who := e.kubelet.reserved, management.Union(uncounted), strings.Join(owners, " and ")
+	k, want, holders := e.kubelet.reserved, management.Union(uncounted), strings.Join(parts, " and ")
 	f := Finding{Severity: Warning, Subject: k.source, Remedy: fmt.Sprintf("set reservedSystemCPUs: %q", want)}
 	reserved, err := cpuset.Parse(k.value)
 	switch {
 	case k.value == "":
 		f.Subject = "kubelet"
-		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them", who, want.Len())
+		f.Found = fmt.Sprintf("reservedSystemCPUs is not set, but %s: the scheduler counts these %d CPUs for ordinary pods, which cannot use them", holders, want.Len())
 	case err != nil:
 		f.Found = fmt.Sprintf("%s is not a CPU list: %v", k.key, err)
 	case reserved.Equal(want), reserved.Equal(management.Union(claims)): // the API server's gate is not known here
@@ -82,7 +82,7 @@ func checkReserved(e *evidence) {
 	case management.IsEmpty() && reserved.Len() >= claims.Len(): // without a list of a management pool, only the number is relevant
 		return
 	default:
-		f.Found = fmt.Sprintf("%s is %s, but %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d", k.key, reserved, who, reserved.Len(), want.Len())
+		f.Found = fmt.Sprintf("%s is %s, but %s: the scheduler subtracts %d of the node's CPUs, but cpupoold %d", k.key, reserved, holders, reserved.Len(), want.Len())
 		if f.Remedy += ", or give the management pools the CPUs that the kubelet reserves"; management.IsEmpty() {
 			f.Remedy = fmt.Sprintf("set reservedSystemCPUs: %q", reserved.Union(claims))
 		}

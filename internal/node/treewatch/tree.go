@@ -143,10 +143,10 @@ func FloodReason(p cgroup.Path) pools.Reason {
 // set holds the cgroups to watch. The zero value is empty.
 type set struct {
 	targets, pods []cgroup.Path // of which it was made
-	// files holds the cgroups whose files matter: the targets, crun's cgroups in them, and the root of the
+	// files holds the cgroups with watched files: the targets, crun's cgroups in them, and the root of the
 	// kubelet's system partition, which need not exist.
 	files []cgroup.Path
-	// parents holds the cgroups whose children matter, sorted: the cgroups of the kubelet, in which pods
+	// parents holds the cgroups with watched children, sorted: the cgroups of the kubelet, in which pods
 	// appear, and the slices of pods, in which containers appear.
 	parents []cgroup.Path
 }

@@ -26,7 +26,7 @@ func (l *linter) lookClaims(o *manifest.Object) {
 	for _, entry := range o.Pod.Spec.ResourceClaims {
 		if name := entry.ResourceClaimName; name != nil && !slices.Contains(names, *name) {
 			names = append(names, *name)
-			number := o.Replicas()
+			number, _ := o.Replicas() // another check reports the error
 			if o.Kind == "DaemonSet" && !o.Shaped {
 				number = 2 // for several
 			}

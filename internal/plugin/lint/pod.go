@@ -69,7 +69,7 @@ func (l *linter) checkLabels(labels map[string]string, line func(path ...string)
 	}
 }
 
-// checkContainerNames finds annotations for containers that there are not.
+// checkContainerNames finds annotations for containers that do not exist.
 func (l *linter) checkContainerNames() {
 	names, pod := l.Admission.Names, l.object.Pod
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)

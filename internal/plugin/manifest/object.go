@@ -212,21 +212,23 @@ func jsonOf(node *yaml.Node) ([]byte, error) {
 	return data, amounts(v)
 }
 
-// Replicas returns the number of pods of a workload at one time. A DaemonSet has one on each node.
-func (o *Object) Replicas() int {
+// Replicas returns the number of pods of a workload at one time. A DaemonSet has one on each node. The
+// error is of a number that cannot be read.
+func (o *Object) Replicas() (int, error) {
 	var k struct {
 		Spec struct {
 			Replicas    *int `json:"replicas"`
 			Parallelism *int `json:"parallelism"`
 		} `json:"spec"`
 	}
-	if o.Shaped || o.Kind == "DaemonSet" || o.Kind == "CronJob" || o.Decode(&k) != nil {
-		return 1
+	if o.Shaped || o.Kind == "DaemonSet" || o.Kind == "CronJob" {
+		return 1, nil
 	}
+	err := o.Decode(&k)
 	if o.Kind == "Job" {
 		k.Spec.Replicas = k.Spec.Parallelism
 	}
-	return ptr.Deref(k.Spec.Replicas, 1)
+	return ptr.Deref(k.Spec.Replicas, 1), err
 }
 
 // Line returns the line of what a path of keys leads to, and of the last of them

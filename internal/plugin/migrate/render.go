@@ -250,7 +250,10 @@ func (s source) machineConfig() ([]byte, error) {
 		return nil, err
 	}
 	if err == nil {
-		pinning, _ := s.pinning() // its only error is an error of crio, too
+		pinning, err := s.pinning()
+		if err != nil {
+			return nil, err
+		}
 		config["storage"] = map[string]any{"files": []any{file("/etc/crio/crio.conf.d/"+dropIn, crio), file(PinningFile, pinning)}}
 	}
 	var b bytes.Buffer

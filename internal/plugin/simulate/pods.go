@@ -157,10 +157,12 @@ func (o *Objects) add(object *manifest.Object, namespace string) error {
 		base.Status.ResourceClaimStatuses = k.Status.Claims
 		return o.push(podOf(base, &k))
 	}
-	count := object.Replicas()
+	count, err := object.Replicas()
 	switch {
 	case kind == "PodTemplate":
 		return nil // a template makes no pods
+	case err != nil:
+		return err
 	case count > mostInAll:
 		return fmt.Errorf("%d pods; want 0-%d", count, mostInAll)
 	}

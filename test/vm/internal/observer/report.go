@@ -27,7 +27,7 @@ type Overlaps struct {
 // without a limit is never allowed.
 func limits() map[string]time.Duration {
 	return map[string]time.Duration{
-		externalWrite: time.Minute, // the next daemon repairs it
+		externalWrite: 30 * time.Second,
 		beforeExec:    5 * time.Second,
 		withoutDaemon: time.Minute,
 		pauseBegins:   10 * time.Second,
