@@ -12,6 +12,8 @@ const (
 const (
 	// The test wrote to the cpuset of one of the two.
 	externalWrite = "external write"
+	// The same, and no daemon replied at a time of the overlap. The first pass of a later daemon repairs the cpuset.
+	unrepairedWrite = "external write without daemon"
 	// The owner still runs the OCI runtime, not the first program of its container.
 	beforeExec = "owner before exec"
 	// The intruder began while no daemon replied, or was not placed then. The same applies if no daemon replied
@@ -126,16 +128,17 @@ func (j *detector) confirm(found map[subject]interval, again map[string]view) {
 // ID the runtime has not returned yet.
 func (j *detector) cause(i interval) (cause string, known bool) {
 	owner := j.get(i.owner)
-	if owner.wasWritten(i) {
+	written := owner.wasWritten(i) || i.intruder != "" && j.get(i.intruder).wasWritten(i)
+	switch {
+	case written && j.isAbsent(i.begin, i.end):
+		return unrepairedWrite, true
+	case written:
 		return externalWrite, true
-	}
-	if i.intruder == "" {
+	case i.intruder == "":
 		return unexplained, true
 	}
 	intruder := j.get(i.intruder)
 	switch {
-	case intruder.wasWritten(i):
-		return externalWrite, true
 	case !i.ownerRuns:
 		return beforeExec, true
 	case i.fresh && j.isAbsent(min(i.begin, intruder.asked), i.end):

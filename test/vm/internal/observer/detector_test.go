@@ -95,6 +95,14 @@ func TestCauses(t *testing.T) {
 			h.absent = append(h.absent, window{3 * time.Second, never})
 		}, 0, withoutDaemon},
 		{"written", func(h *history, other *container) { other.kind, other.written = "shared", 2*time.Second }, 0x0f, externalWrite},
+		{"written, no daemon", func(h *history, other *container) {
+			other.kind, other.written = "shared", 2*time.Second
+			h.absent = append(h.absent, window{3 * time.Second, never})
+		}, 0x0f, unrepairedWrite},
+		{"written, no daemon earlier", func(h *history, other *container) {
+			other.kind, other.written = "shared", 2*time.Second
+			h.absent = append(h.absent, window{0, time.Second / 2})
+		}, 0x0f, externalWrite},
 		{"written later", func(h *history, other *container) { other.kind, other.written = "shared", 5*time.Second }, 0x0f, unexplained},
 		{"owner not started", func(h *history, other *container) {
 			other.kind, h.waits = "shared", true
