@@ -60,7 +60,8 @@ func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, conta
 		s.end(fmt.Errorf("take over %d pods and %d containers: %w", len(ps), len(cs), err))
 		return nil, err
 	}
-	s.synchronized()
+	s.synchronized = true
+	s.enter(Connected, nil)
 	s.watches.Go(func() {
 		if err := s.comparer.watch(s.ctx); err != nil {
 			s.end(err)

@@ -42,6 +42,23 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// While the runtime completes another request, it does not synchronize the plugin. The plugin
+// reports that, and then the connection.
+func TestWaiting(t *testing.T) {
+	socket, r := socketPath(t), &recorder{}
+	rt := start(t, socket, nil, nil)
+	request := rt.BlockPluginSync() // as a stop with a long grace period
+	p := runWith(t, socket, r, func(o *nri.Options) { o.WaitFor(10 * time.Millisecond) })
+	if c := p.await(nri.Waiting); c.err == nil || !strings.Contains(c.err.Error(), "completes earlier requests") {
+		t.Errorf("waiting with the error %v; want one that names the requests", c.err)
+	}
+	request.Unblock()
+	p.await(nri.Connected)
+	if got, want := r.all(), "synchronize 0 0"; got != want {
+		t.Errorf("calls %q; want %q", got, want)
+	}
+}
+
 // A connection that ends in the middle of a request ends the request's context. The
 // runtime goes on without an answer, and calls the plugin again after it has connected
 // again. No two requests are ever open at once.

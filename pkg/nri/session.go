@@ -38,16 +38,17 @@ type session struct {
 	// also not with calls of the next session.
 	calls        sync.Mutex
 	configured   bool // Configure has been called
+	synchronized bool // Synchronize of the handler has succeeded
 	limit        time.Duration
 	handler      Handler
 	comparer     comparer
 	watches      sync.WaitGroup // of the comparer
 	keep         func(annotation string) bool
-	synchronized func() // called after Synchronize of the handler
+	enter        func(State, error) // called with the lock
 }
 
-func newSession(ctx context.Context, c net.Conn, o Options, synchronized func()) (*session, error) {
-	s := &session{limit: defaultLimit, handler: o.Handler, comparer: comparer{runtime: o.Runtime, interval: cmp.Or(o.checkInterval, checkInterval)}, keep: o.Keep, synchronized: synchronized}
+func newSession(ctx context.Context, c net.Conn, o Options, enter func(State, error)) (*session, error) {
+	s := &session{limit: defaultLimit, handler: o.Handler, comparer: comparer{runtime: o.Runtime, interval: cmp.Or(o.checkInterval, checkInterval)}, keep: o.Keep, enter: enter}
 	if s.keep == nil {
 		s.keep = func(string) bool { return false }
 	}
@@ -103,6 +104,15 @@ func (s *session) release() {
 		s.configured = true
 		// Refused by Configure, since ctx has ended; Start returns the error.
 		_, _ = service.Configure(s.ctx, &api.ConfigureRequest{})
+	}
+}
+
+// wait reports that the runtime has not synchronized the plugin yet.
+func (s *session) wait() {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if !s.synchronized && s.ctx.Err() == nil {
+		s.enter(Waiting, errWaiting)
 	}
 }
 
@@ -179,7 +189,13 @@ const (
 	Connected
 	// Lost means that there is no connection, for the reason that comes with it.
 	Lost
+	// Waiting means that the runtime has not called Handler.Synchronize for a time. containerd first
+	// completes the requests that it has begun, and begins no others. A stop lasts as long as the grace
+	// period of its pod (containerd issue 14083).
+	Waiting
 )
+
+var errWaiting = errors.New("the runtime first completes earlier requests, and creates, starts and stops no container until then")
 
 // Options configures Run. All fields but Keep and Runtime are required.
 type Options struct {
@@ -196,13 +212,14 @@ type Options struct {
 	// method of Handler runs.
 	State func(State, error)
 
-	checkInterval time.Duration // of a test; 0: checkInterval
+	checkInterval, waitLimit time.Duration // of a test; 0: the constants
 }
 
 const (
 	// The bounds of the growing pause before the runtime is tried again.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	defaultLimit          = 2 * time.Second // timeout of runtimes that do not report one (NRI before 0.7), and NRI's default
+	waitLimit             = 20 * time.Second // until Waiting: a start of a pod takes a few seconds
+	defaultLimit          = 2 * time.Second  // timeout of runtimes that do not report one (NRI before 0.7), and NRI's default
 )
 
 // Run keeps the plugin connected to the runtime until ctx ends, and returns the error
@@ -219,7 +236,7 @@ func Run(ctx context.Context, o Options) error {
 	pauses.InitialInterval, pauses.MaxInterval, pauses.RandomizationFactor = retryFirst, retryLast, 0
 	for {
 		began := time.Now()
-		err := connect(ctx, o, func() { enter(Connected, nil) })
+		err := connect(ctx, o, enter)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -241,18 +258,19 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// connect serves one connection to its end and returns why it ended. It calls
-// synchronized, at most once, after the runtime has sent all pods and containers.
-func connect(ctx context.Context, o Options, synchronized func()) error {
+// connect serves one connection to its end and returns why it ended. It enters Connected
+// after the runtime has sent all pods and containers.
+func connect(ctx context.Context, o Options, enter func(State, error)) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", o.Socket)
 	if err != nil {
 		return fmt.Errorf("connect to NRI: %w", err)
 	}
-	s, err := newSession(ctx, conn, o, synchronized)
+	s, err := newSession(ctx, conn, o, enter)
 	if err != nil {
 		conn.Close()
 		return fmt.Errorf("connect to NRI at %s: %w", o.Socket, err)
 	}
+	defer time.AfterFunc(cmp.Or(o.waitLimit, waitLimit), s.wait).Stop()
 	return fmt.Errorf("NRI at %s: %w", o.Socket, s.run())
 }
 

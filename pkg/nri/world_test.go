@@ -172,20 +172,26 @@ func keepsA(key string) bool { return key == "a" }
 // run runs the plugin until the test ends or stop is called.
 func run(t *testing.T, socket string, h nri.Handler) *plugin {
 	t.Helper()
-	return runWithPods(t, socket, h, nil)
+	return runWith(t, socket, h, func(*nri.Options) {})
 }
 
-// runWithPods is run on a machine whose container runtime has pods, nil for no runtime.
+// runWithPods is run on a machine whose container runtime has pods.
 func runWithPods(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod) *plugin {
+	t.Helper()
+	return runWith(t, socket, h, func(o *nri.Options) {
+		o.Runtime = machine(own)
+		o.CheckEvery(50 * time.Millisecond)
+	})
+}
+
+// runWith is run with more options.
+func runWith(t *testing.T, socket string, h nri.Handler, set func(*nri.Options)) *plugin {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &plugin{t: t, states: make(chan change, 1000), stop: cancel, done: make(chan error, 1)}
 	go func() {
 		o := nri.Options{Socket: socket, Handler: h, Keep: keepsA, State: func(s nri.State, err error) { p.states <- change{s, err} }}
-		if own != nil {
-			o.Runtime = machine(own)
-			o.CheckEvery(50 * time.Millisecond)
-		}
+		set(&o)
 		p.done <- nri.Run(ctx, o)
 	}()
 	t.Cleanup(p.end)

@@ -59,6 +59,7 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 	all = append(all, usablecpus.Problems(p.States.withheld, p.Settings.Offline())...)
 	all = append(all, p.Partitions.Problems(pass.Targets)...)
 	all = append(all, p.Settings.NRIProblems(p.States.nriErr)...)
+	all = append(all, p.States.nriProblems()...)
 	if p.States.LacksNRI(p.Host) {
 		all = append(all, p.Settings.ClaimsWithoutNRI(len(pass.Plan.Claims), p.States.nriErr)...)
 	}

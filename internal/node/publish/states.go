@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // States holds the states of the sources of events: which sources are connected, and why another one is
@@ -19,6 +20,7 @@ type States struct {
 	listing                          error                 // of the last listing
 	nri                              telemetry.SourceState // empty before the first try
 	nriErr                           error                 // why it is not connected
+	nriWaits                         bool                  // the runtime completes other requests first
 	config                           error                 // why the last configuration is refused
 	unitsLost, reloadsLost, cpusLost bool
 	withheld                         []usablecpus.Withheld
@@ -50,8 +52,10 @@ func (s *States) RuntimeErr() error { return s.listing }
 // NRI takes the state of the NRI connection.
 func (s *States) NRI(state nri.State, err error) {
 	before := s.nri
-	s.nriErr = err
+	s.nriErr, s.nriWaits = err, state == nri.Waiting
 	switch s.nri = nriState(state, before); {
+	case state == nri.Waiting:
+		s.log.Warn("NRI waits; the problem NRIWaits states the effect", "error", err)
 	case s.nri == before:
 	case state == nri.Connected:
 		s.log.Info("NRI is connected: containers are placed before they exist")
@@ -77,9 +81,22 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 // HasNRI reports whether NRI is connected.
 func (s *States) HasNRI() bool { return s.nri == telemetry.SourceOK }
 
-// LacksNRI reports whether NRI is not used, or a try to connect has failed.
+// LacksNRI reports whether NRI is not used, or a try to connect has failed. While the runtime completes
+// other requests first, it creates no container.
 func (s *States) LacksNRI(h *hostenv.Host) bool {
-	return !s.HasNRI() && (s.nri != "" || h.NRISocket == "")
+	return !s.HasNRI() && !s.nriWaits && (s.nri != "" || h.NRISocket == "")
+}
+
+// codeNRIWaits is the code of the problem that the runtime does not complete the connection of NRI.
+const codeNRIWaits pools.Code = "NRIWaits"
+
+// nriProblems returns a problem while the runtime completes other requests before it connects NRI.
+func (s *States) nriProblems() []pools.Problem {
+	if !s.nriWaits {
+		return nil
+	}
+	return []pools.Problem{{Reason: pools.Reason{Code: codeNRIWaits, Text: s.nriErr.Error() +
+		": end the pods that are being stopped; without such pods, restart the runtime"}}}
 }
 
 // Units takes the state of systemd's reports of units.

@@ -172,11 +172,8 @@ func (r *runtimeNode) removePod(p pod) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
-	if _, err := r.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		r.Errorf("stop pod: %v", err)
-	}
-	if _, err := r.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		r.Errorf("remove pod: %v", err)
+	if err := guestnode.RemovePod(ctx, r.rpc, p.id); err != nil {
+		r.Error(err)
 	}
 }
 

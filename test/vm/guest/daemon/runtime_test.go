@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -91,8 +92,7 @@ func (r *realRuntime) StopPod(id string) error {
 func (r *realRuntime) RemovePod(id string) error {
 	ctx, cancel := call()
 	defer cancel()
-	_, err := r.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: id})
-	return err
+	return guestnode.RemovePod(ctx, r.rpc, id)
 }
 
 func (r *realRuntime) CreateContainer(podID string, s testnode.ContainerSpec) (string, error) {

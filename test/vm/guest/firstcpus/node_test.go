@@ -241,11 +241,8 @@ func (n *node) remove(id string) {
 	n.Helper()
 	ctx, cancel := patiently()
 	defer cancel()
-	if _, err := n.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
-		n.Errorf("stop pod: %v", err)
-	}
-	if _, err := n.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
-		n.Errorf("remove pod: %v", err)
+	if err := guestnode.RemovePod(ctx, n.rpc, id); err != nil {
+		n.Error(err)
 	}
 }
 

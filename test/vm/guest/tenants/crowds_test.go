@@ -194,11 +194,8 @@ func (n *crowded) remove(sandbox string) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), guestnode.NodeTimeout)
 	defer cancel()
-	if _, err := n.rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
-		n.Errorf("stop pod: %v", err)
-	}
-	if _, err := n.rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: sandbox}); err != nil {
-		n.Errorf("remove pod: %v", err)
+	if err := guestnode.RemovePod(ctx, n.rpc, sandbox); err != nil {
+		n.Error(err)
 	}
 }
 

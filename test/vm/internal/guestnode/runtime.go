@@ -2,10 +2,13 @@ package guestnode
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -45,4 +48,25 @@ func ReadRuntime() (Runtime, error) {
 		}
 	}
 	return r, nil
+}
+
+// RemovePod stops a pod, and removes first its containers and then the pod, as the kubelet does. With
+// containers, RemovePodSandbox of containerd 2.4 waits forever if an NRI plugin connects during the call.
+func RemovePod(ctx context.Context, rpc runtime.RuntimeServiceClient, id string) error {
+	if _, err := rpc.StopPodSandbox(ctx, &runtime.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		return fmt.Errorf("stop pod: %w", err)
+	}
+	all, err := rpc.ListContainers(ctx, &runtime.ListContainersRequest{Filter: &runtime.ContainerFilter{PodSandboxId: id}})
+	if err != nil {
+		return fmt.Errorf("list containers of the pod: %w", err)
+	}
+	for _, c := range all.GetContainers() {
+		if _, err := rpc.RemoveContainer(ctx, &runtime.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+			return fmt.Errorf("remove container: %w", err)
+		}
+	}
+	if _, err := rpc.RemovePodSandbox(ctx, &runtime.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		return fmt.Errorf("remove pod: %w", err)
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ func Slices() []Slice {
 	all := []Slice{
 		{"changes", []string{"TestDaemon/TestModel", "TestDaemon/TestHotplug", "TestDaemon/TestResize", "TestDaemon/TestQuiet", "TestDaemon/TestPlanIsWhatRunDoes", "TestPartition", "TestUnplug"}},
 		{"faults", []string{"TestDaemon/TestFaults", "TestDaemon/TestPartition", "TestDaemon/TestRequiredPlugin", "TestDaemon/TestWatchdog", "TestDaemon/TestRuntimeDown"}},
-		{"node", []string{"TestDaemon/TestContainer", "TestDaemon/TestLock", "TestDaemon/TestShortLived", "TestDaemon/TestRestore", "TestDaemon/TestNRIOfAnotherRuntime"}},
+		{"node", []string{"TestDaemon/TestContainer", "TestDaemon/TestLock", "TestDaemon/TestShortLived", "TestDaemon/TestRestore", "TestDaemon/TestNRIOfAnotherRuntime", "TestDaemon/TestNRIWaits"}},
 		{"node-partitions", []string{"TestDaemon/TestParking", "TestDaemon/TestUnitPartition", "TestDaemon/TestSystemPartition"}},
 		{"machines", []string{"TestBoot", "TestKernel", "TestNode", "TestPanic", "TestFiles", "TestTelemetry", "TestParts"}},
 		{"random", []string{"TestRandom"}},
