@@ -189,13 +189,13 @@ const (
 	Connected
 	// Lost means that there is no connection, for the reason that comes with it.
 	Lost
-	// Waiting means that the runtime has not called Handler.Synchronize for a time. containerd first
+	// Waiting means that the runtime has not called Handler.Synchronize for 20 s. containerd first
 	// completes the requests that it has begun, and begins no others. A stop lasts as long as the grace
 	// period of its pod (containerd issue 14083).
 	Waiting
 )
 
-var errWaiting = errors.New("the runtime first completes earlier requests, and creates, starts and stops no container until then")
+var errWaiting = errors.New("the runtime first completes earlier requests; containerd creates, starts and stops no container until then")
 
 // Options configures Run. All fields but Keep and Runtime are required.
 type Options struct {

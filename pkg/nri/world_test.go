@@ -175,7 +175,7 @@ func run(t *testing.T, socket string, h nri.Handler) *plugin {
 	return runWith(t, socket, h, func(*nri.Options) {})
 }
 
-// runWithPods is run on a machine whose container runtime has pods.
+// runWithPods runs the plugin with a container runtime that has pods.
 func runWithPods(t *testing.T, socket string, h nri.Handler, own func() []cri.Pod) *plugin {
 	t.Helper()
 	return runWith(t, socket, h, func(o *nri.Options) {

@@ -32,6 +32,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/nri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
@@ -192,6 +193,22 @@ func TestProblems(t *testing.T) {
 	}
 	if w.events(history.Problem) == 0 || w.events(history.Over) != 1 {
 		t.Error("the history does not have the begin and the end of the problem")
+	}
+}
+
+// TestWaitingNRI checks the problem of a runtime that does not complete the connection of NRI. It replaces
+// the problem that claims lack NRI.
+func TestWaitingNRI(t *testing.T) {
+	w := newWorld(t, "", false)
+	w.pass.Plan.Claims = []pools.ClaimPlan{{}}
+	for _, c := range []struct {
+		state                  nri.State
+		waiting, claimsWithout int
+	}{{nri.Absent, 0, 1}, {nri.Waiting, 1, 0}, {nri.Connected, 0, 0}} {
+		w.States.NRI(c.state, errors.New("its reason"))
+		if v := w.publish(); v.Problems["NRIWaits"] != c.waiting || v.Problems["ClaimsWithoutNRI"] != c.claimsWithout {
+			t.Errorf("state %v: problems %v; want NRIWaits %d, ClaimsWithoutNRI %d", c.state, v.Problems, c.waiting, c.claimsWithout)
+		}
 	}
 }
 

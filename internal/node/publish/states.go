@@ -81,8 +81,8 @@ func nriState(s nri.State, before telemetry.SourceState) telemetry.SourceState {
 // HasNRI reports whether NRI is connected.
 func (s *States) HasNRI() bool { return s.nri == telemetry.SourceOK }
 
-// LacksNRI reports whether NRI is not used, or a try to connect has failed. While the runtime completes
-// other requests first, it creates no container.
+// LacksNRI reports whether NRI is not used, or a try to connect has failed. The problem NRIWaits
+// replaces it while the runtime completes other requests first.
 func (s *States) LacksNRI(h *hostenv.Host) bool {
 	return !s.HasNRI() && !s.nriWaits && (s.nri != "" || h.NRISocket == "")
 }

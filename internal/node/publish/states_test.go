@@ -34,6 +34,9 @@ func TestView(t *testing.T) {
 		"no NRI":                  {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Absent, errAway) }, absent},
 		"NRI":                     {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Connected, nil) }, ok},
 		"NRI lost":                {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Connected, nil); s.NRI(nri.Absent, errAway) }, lost},
+		"NRI waits":               {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Waiting, errAway) }, absent},
+		"NRI waits again":         {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Lost, errAway); s.NRI(nri.Waiting, errAway) }, lost},
+		"NRI after a wait":        {telemetry.NRI, func(s *publish.States) { s.NRI(nri.Waiting, errAway); s.NRI(nri.Connected, nil) }, ok},
 		"units":                   {telemetry.Units, func(*publish.States) {}, ok},
 		"units lost":              {telemetry.Units, func(s *publish.States) { s.Units(errAway) }, lost},
 		"reloads lost":            {telemetry.Units, func(s *publish.States) { s.Reloads(errAway); s.Units(nil) }, lost},
@@ -61,11 +64,11 @@ func TestLog(t *testing.T) {
 	for _, err := range []error{errAway, errAway, nil, nil} {
 		s.Listed(err)
 	}
-	for _, state := range []nri.State{nri.Connected, nri.Connected, nri.Lost} {
+	for _, state := range []nri.State{nri.Waiting, nri.Connected, nri.Connected, nri.Lost} {
 		s.NRI(state, errAway)
 	}
 	s.Config(errAway)
-	for line, n := range map[string]int{"list pods and containers": 1, "lists pods and containers again": 1, "NRI is connected": 1, "NRI is lost": 1, "configuration refused": 1} {
+	for line, n := range map[string]int{"list pods and containers": 1, "lists pods and containers again": 1, "NRI waits": 1, "NRI is connected": 1, "NRI is lost": 1, "configuration refused": 1} {
 		if got := strings.Count(text.String(), line); got != n {
 			t.Errorf("%q is logged %d times; want %d:\n%s", line, got, n, &text)
 		}

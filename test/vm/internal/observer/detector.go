@@ -12,7 +12,7 @@ const (
 const (
 	// The test wrote to the cpuset of one of the two.
 	externalWrite = "external write"
-	// The same, and no daemon replied at a time of the overlap. The first pass of a later daemon repairs the cpuset.
+	// The same, and no daemon replied in the time in which a daemon repairs the cpuset (writeWindow).
 	unrepairedWrite = "external write without daemon"
 	// The owner still runs the OCI runtime, not the first program of its container.
 	beforeExec = "owner before exec"
@@ -31,7 +31,7 @@ const (
 )
 
 // writeWindow is the time after an external write in which an overlap is its effect. A
-// longer overlap that begins in it is one, too.
+// longer overlap that begins in it is one, too. A daemon that replies for the whole time has to repair the cpuset.
 const writeWindow = 5 * time.Second
 
 // container holds the facts about one container. Times are since the observer's start;
@@ -128,17 +128,16 @@ func (j *detector) confirm(found map[subject]interval, again map[string]view) {
 // ID the runtime has not returned yet.
 func (j *detector) cause(i interval) (cause string, known bool) {
 	owner := j.get(i.owner)
-	written := owner.wasWritten(i) || i.intruder != "" && j.get(i.intruder).wasWritten(i)
-	switch {
-	case written && j.isAbsent(i.begin, i.end):
-		return unrepairedWrite, true
-	case written:
-		return externalWrite, true
-	case i.intruder == "":
+	if owner.wasWritten(i) {
+		return j.writeCause(owner), true
+	}
+	if i.intruder == "" {
 		return unexplained, true
 	}
 	intruder := j.get(i.intruder)
 	switch {
+	case intruder.wasWritten(i):
+		return j.writeCause(intruder), true
 	case !i.ownerRuns:
 		return beforeExec, true
 	case i.fresh && j.isAbsent(min(i.begin, intruder.asked), i.end):
@@ -160,6 +159,14 @@ func (j *detector) cause(i interval) (cause string, known bool) {
 // wasWritten reports whether an interval is the effect of an external write.
 func (c *container) wasWritten(i interval) bool {
 	return c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow
+}
+
+// writeCause returns the cause of an overlap after an external write to c.
+func (j *detector) writeCause(c *container) string {
+	if j.isAbsent(c.written, c.written+writeWindow) {
+		return unrepairedWrite
+	}
+	return externalWrite
 }
 
 // isAbsent reports whether there was a time without a daemon between two times.

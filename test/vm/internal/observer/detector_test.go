@@ -99,6 +99,10 @@ func TestCauses(t *testing.T) {
 			other.kind, other.written = "shared", 2*time.Second
 			h.absent = append(h.absent, window{3 * time.Second, never})
 		}, 0x0f, unrepairedWrite},
+		{"written, no daemon too late", func(h *history, other *container) {
+			other.kind, other.written = "shared", -3*time.Second
+			h.absent = append(h.absent, window{3 * time.Second, never})
+		}, 0x0f, externalWrite},
 		{"written, no daemon earlier", func(h *history, other *container) {
 			other.kind, other.written = "shared", 2*time.Second
 			h.absent = append(h.absent, window{0, time.Second / 2})

@@ -29,10 +29,10 @@ func limits() map[string]time.Duration {
 	return map[string]time.Duration{
 		externalWrite:   30 * time.Second,
 		unrepairedWrite: time.Minute,
-		beforeExec:      10 * time.Second,
+		beforeExec:      5 * time.Second,
 		withoutDaemon:   time.Minute,
 		pauseBegins:     10 * time.Second,
-		runtimeInit:     10 * time.Second,
+		runtimeInit:     5 * time.Second,
 		failedCreate:    30 * time.Second,
 	}
 }
