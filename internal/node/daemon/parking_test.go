@@ -203,6 +203,9 @@ func TestParkingIsRepaired(t *testing.T) {
 				}
 				r.awaitParking("4-7")
 				n.Eventually("its list above, too", func() bool { return n.ExclusiveLists()[cgroup.ParkingTop] == "4-7" })
+				// The next change comes after the repair. On the older 6.12 of testnode, a change during the repair leaves
+				// the partition with fewer CPUs than its list, and the daemon has no remedy for that yet.
+				r.quiet()
 			}
 			if err := n.Tree.Rmdir(string(cgroup.Parking)); err != nil {
 				t.Fatal(err)
