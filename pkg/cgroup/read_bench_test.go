@@ -128,14 +128,14 @@ func plainNode(b *testing.B) (fs *FS, dir string, all []Path) {
 	return New(tree), dir, all
 }
 
-// BenchmarkGather measures the part of a container that Gather reads, which the event loop waits for. quiet has ten
-// threads. hostile reaches both bounds, with a list of 131,073 threads and 1,000 cgroups in one directory. More cgroups
+// BenchmarkGather measures the part of a container that Gather reads, which the event loop waits for. small has ten
+// threads. crowded reaches both bounds, with a list of 131,073 threads and 1,000 cgroups in one directory. More cgroups
 // would make no difference, because Gather reads 256 entries of the directory at most.
 func BenchmarkGather(b *testing.B) {
 	for _, container := range []struct {
 		name             string
 		threads, cgroups int
-	}{{"quiet", 10, 0}, {"hostile", 131_073, 1000}} {
+	}{{"small", 10, 0}, {"crowded", 131_073, 1000}} {
 		b.Run(container.name, func(b *testing.B) {
 			fs, dir, all := plainNode(b)
 			at := all[1]

@@ -1,5 +1,7 @@
 // Check compares allocations and instructions of benchmarks with a record. It fails if one of
-// them has grown by a fifth. Times are not compared: machines differ.
+// them has grown by a fifth. A benchmark "quiet" measures the work for other pods, and a benchmark
+// "hostile" the same work while one pod does its worst. Check fails if the second figure is more
+// than twice the first one. Times are not compared: machines differ.
 //
 //	go run ./cmd/check RECORD <NOW
 package main
@@ -22,10 +24,13 @@ import (
 // ignored: an allocation of some bytes more is no regression.
 const most = 1.2
 
+// mostHostile is the factor by which one pod may increase the work for the others.
+const mostHostile = 2
+
 // slack is the ignored growth by unit, for the units that are compared on an
 // architecture. Instructions differ by architecture, and the record has one.
 func slack(arch string) map[string]float64 {
-	units := map[string]float64{"allocs/op": 2, "B/op": 256}
+	units := map[string]float64{"allocs/op": 2, "B/op": 256, "reads/op": 2}
 	if arch == "amd64" {
 		units["instructions/op"] = 100
 	}
@@ -58,6 +63,7 @@ func run(record, arch string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	errs, compared := compare(was, is, slack(arch))
+	costs := hostile(is, slack(arch))
 	var units []string
 	total := 0
 	for _, unit := range slices.Sorted(maps.Keys(compared)) {
@@ -68,16 +74,34 @@ func run(record, arch string, in io.Reader, out io.Writer) error {
 		return errors.New("nothing of the record was measured")
 	}
 	_, err = fmt.Fprintf(out, "%d figures (%s), %d of them worse by more than a fifth\n", total, strings.Join(units, ", "), len(errs))
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(append(errs, costs...), err)...)
+}
+
+// hostile returns an error for each figure that one pod increases too much for the others.
+func hostile(is samples.Set, slack map[string]float64) (errs []error) {
+	for _, key := range slices.SortedFunc(maps.Keys(is), order) {
+		if parent, ok := strings.CutSuffix(key.Name, "/hostile"); ok {
+			least, counts := slack[key.Unit]
+			calm := key
+			calm.Name = parent + "/quiet"
+			with, _ := is.Median(key)
+			without, measured := is.Median(calm)
+			switch {
+			case !counts:
+			case !measured:
+				errs = append(errs, fmt.Errorf("%s: %s is not measured (%s); measure both", title(key), title(calm), key.Unit))
+			case with > without*mostHostile && with > without+least:
+				errs = append(errs, fmt.Errorf("%s: %.0f %s, and %.0f without the hostile pod; the limit is %d times as many", title(key), with, key.Unit, without, mostHostile))
+			}
+		}
+	}
+	return errs
 }
 
 // compare returns an error for each figure that is worse or was not measured. It also
 // returns the number of compared figures by unit.
 func compare(was, is samples.Set, slack map[string]float64) (errs []error, compared map[string]int) {
 	compared = map[string]int{}
-	order := func(a, b samples.Key) int {
-		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
-	}
 	for _, key := range slices.SortedFunc(maps.Keys(was), order) {
 		least, counts := slack[key.Unit]
 		if !counts {
@@ -94,6 +118,10 @@ func compare(was, is samples.Set, slack map[string]float64) (errs []error, compa
 		}
 	}
 	return errs, compared
+}
+
+func order(a, b samples.Key) int {
+	return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
 }
 
 // title is a benchmark for people.

@@ -61,6 +61,25 @@ func TestRunInstructions(t *testing.T) {
 	}
 }
 
+// One pod may at most double the work for others, also if the record has the larger figure.
+func TestRunHostile(t *testing.T) {
+	record := filepath.Join(t.TempDir(), "record.txt")
+	const quiet, hostile = "BenchmarkA/quiet-2 10 1 ns/op 100 reads/op\n", "BenchmarkA/hostile-2 10 9 ns/op 201 reads/op\n"
+	if err := os.WriteFile(record, []byte(quiet+hostile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ now, want string }{
+		"twice":        {quiet + strings.Replace(hostile, "201", "200", 1), ""},
+		"more":         {quiet + hostile, "A/hostile: 201 reads/op, and 100 without the hostile pod"},
+		"not measured": {hostile, "A/quiet is not measured"},
+	} {
+		err := run(record, "amd64", strings.NewReader(c.now), &strings.Builder{})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v; want %q", name, err, c.want)
+		}
+	}
+}
+
 // Two packages may have a benchmark of the same name: an improvement of one must not hide a
 // regression of the other.
 func TestRunSameName(t *testing.T) {
