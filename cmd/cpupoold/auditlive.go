@@ -16,7 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/layout"
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/livereport"
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
 	"github.com/cpupoold/cpupoold/internal/usage"
@@ -55,7 +55,7 @@ func (a *app) auditLive(ctx context.Context, as format, duration time.Duration, 
 	r, err := liveAuditing{
 		owners: a.owners(cfg, t),
 		open: func(cpus int) (watch, error) {
-			return schedwatch.Open(hostenv.CgroupRoot, cpus)
+			return schedwatch.Open(kernelfs.CgroupRoot, cpus)
 		},
 		duration: duration, cost: processTime, progress: a.terminalLine,
 	}.run(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/layout"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/restore"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -41,7 +41,7 @@ node: {enabled: false}
 // TestRestoreWithClaims checks that a restore without --force leaves a journal with claims as it is, and
 // names the claims. A forced restore removes the journal.
 func TestRestoreWithClaims(t *testing.T) {
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRestoreWithClaims(t *testing.T) {
 				d.Claims = append(d.Claims, pools.Claim{UID: name, Namespace: "ran", Name: name, PodUID: "p", Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa0", CPUs: 1}}})
 			}
 			journal := filepath.Join(dir, "state", "journal.json")
-			if err := undo.Save(journal, filepath.Join(dir, "run"), d); err != nil {
+			if err := (undo.File{Name: journal, RunDir: filepath.Join(dir, "run")}).Save(d); err != nil {
 				t.Fatal(err)
 			}
 			before, err := os.ReadFile(journal)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -155,6 +156,9 @@ type Config struct {
 
 	origins origins
 }
+
+// JournalFile returns the name of the journal's file.
+func (c *Config) JournalFile() string { return filepath.Join(c.StateDir, "journal.json") }
 
 // HasRuntime reports whether the machine has a container runtime.
 func (c *Config) HasRuntime() bool { return c.RuntimeEndpoint != NoRuntime }

@@ -246,6 +246,13 @@ func SharesFromWeight(weight uint64) uint64 {
 	return minShares + (weight-minWeight)*(maxShares-minShares)/(maxWeight-minWeight)
 }
 
+// LimitQuota returns the quota of a limit in thousandths of a CPU, and its period, in microseconds.
+// The kubelet computes the same for limits.cpu (cm.MilliCPUToQuota).
+func LimitQuota(milli int64) (quota, period int64) {
+	const period100ms = 100_000
+	return MilliCPUToQuota(milli, period100ms), period100ms
+}
+
 // MilliCPUToQuota converts a CPU limit in thousandths of a CPU to the quota in
 // microseconds for a period in microseconds, as the kubelet does. The result is at least 1000,
 // or 0 without a limit. If milli*period does not fit an

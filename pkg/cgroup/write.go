@@ -102,6 +102,17 @@ func (t *Target) Own() cpuset.Set {
 	return t.CPUs.Difference(t.Mixed)
 }
 
+// Partitionable reports whether all CPUs of the target are exclusive, as a partition requires.
+func (t *Target) Partitionable() bool { return t.Exclusive && t.Mixed.IsEmpty() && t.Group == "" }
+
+// Unpartitionable returns the reason why an owner with shared CPUs is not a partition.
+func (t *Target) Unpartitionable() string {
+	if t.Group != "" {
+		return "other containers of its pod run on its CPUs, and a partition has one container; load balancing stays on"
+	}
+	return fmt.Sprintf("it also runs on the shared CPUs %s, and all CPUs of a partition are exclusive; load balancing stays on", t.Mixed)
+}
+
 // Confines reports whether the target is the slice of a pod with CPUs. Such a slice bounds
 // containers that write their own cpuset.cpus.
 func (t *Target) Confines() bool { return t.Around && t.Unit == "" }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +30,9 @@ var (
 	// ErrUnavailable means that the kubelet does not answer: the socket does not exist, or no
 	// kubelet listens on it. It may come back.
 	ErrUnavailable = errors.New("the kubelet does not answer")
+	// ErrNoKubelet is ErrUnavailable without a socket. If there has never been one, the node may have
+	// no kubelet.
+	ErrNoKubelet = fmt.Errorf("%w: no kubelet serves PodResources here", ErrUnavailable)
 	// ErrNotSupported means that this kubelet does not have the call: it is older than 1.20,
 	// or another program listens.
 	ErrNotSupported = errors.New("not supported by the kubelet")
@@ -65,9 +70,12 @@ func (c *Client) Close() error {
 // among them: the kubelet leaves them out. A container that the kubelet has just
 // admitted is listed before the runtime knows it.
 //
-// Callers can test for ErrUnavailable, ErrNotSupported, and the errors of
+// Callers can test for ErrUnavailable, ErrNoKubelet, ErrNotSupported, and the errors of
 // ctx. The kubelet answers 100 calls a second and refuses more.
 func (c *Client) List(ctx context.Context) ([]Container, error) {
+	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoKubelet
+	}
 	r, err := c.rpc.List(ctx, &v1.ListPodResourcesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list pod resources of the kubelet at %s: %w", c.socket,

@@ -169,3 +169,13 @@ func (a Assignment) Equal(b Assignment) bool {
 	return a.Key == b.Key && a.Total == b.Total && a.Part == b.Part && a.CPUs.Equal(b.CPUs) && a.Away.Equal(b.Away) && slices.Equal(a.Sharers, b.Sharers) &&
 		slices.Equal(a.Owners, b.Owners)
 }
+
+// Assigned returns the CPUs of an owner, with its offline CPUs.
+func Assigned(all []Assignment, key Key) cpuset.Set {
+	for _, a := range all {
+		if a.Key == key {
+			return a.CPUs.Union(a.Away)
+		}
+	}
+	return cpuset.Set{}
+}

@@ -365,3 +365,12 @@ const (
 // floorReached is a code of refusals (allocate.Refusal) in addition to the codes of
 // pkg/allocate: the shared pool keeps its floor.
 const floorReached = "Floor"
+
+// Owned returns the exclusive CPUs of the plan, with idle siblings.
+func (p *Plan) Owned() cpuset.Set {
+	owned := p.Idle
+	for _, a := range p.Assignments {
+		owned = owned.Union(a.CPUs)
+	}
+	return owned
+}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -33,7 +33,7 @@ func TestOlderJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ node: {enabled: false}
 				if c.journal.BootID == "" {
 					c.journal.BootID = boot
 				}
-				err = undo.Save(journal, "", c.journal)
+				err = undo.File{Name: journal}.Save(c.journal)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -162,14 +161,14 @@ func threadTime() time.Duration {
 
 // Open returns a watcher of the tasks of this machine.
 func Open() (Watcher, error) {
-	cgroups, err := cgroup.Open(hostenv.CgroupRoot)
+	cgroups, err := cgroup.Open(kernelfs.CgroupRoot)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", hostenv.CgroupRoot, err)
+		return nil, fmt.Errorf("open %s: %w", kernelfs.CgroupRoot, err)
 	}
 	usage := func(path string) (uint64, error) {
 		used, err := cgroups.Usage(cgroup.Path(path))
 		return uint64(max(used, 0)), err
 	}
 	// Only the kernel makes links in /proc, so the paths need no os.Root.
-	return audit.NewWatcher(kernelfs.Dir(hostenv.ProcRoot), audit.Affinity, usage), nil
+	return audit.NewWatcher(kernelfs.Dir(kernelfs.ProcRoot), audit.Affinity, usage), nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/claimuse"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -40,9 +39,10 @@ func (c claimChange) apply(l *Loop) {
 
 // decideClaim makes a change of the claims, or returns the reason against it.
 func (l *Loop) decideClaim(c *claims.Change) error {
+	if err := l.Writable(); err != nil {
+		return err
+	}
 	switch {
-	case l.Observes:
-		return hostenv.ErrObserving
 	case !l.last.Planned:
 		return errors.New("the daemon has not finished its first pass; try again")
 	case c.Claim != nil && !l.inventory.HasNRI(): // its containers would run in the shared pool

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
@@ -81,7 +81,7 @@ func TestHeartbeatStopsWithTheOwner(t *testing.T) {
 	// The server knows real time alone, so it gets the age of the heartbeat by the daemon's clock.
 	onServer := func() time.Time { return time.Now().Add(beat().Sub(n.clock.now())) }
 	server, err := telemetry.New(telemetry.Options{View: r.loop.publisher.Metrics, Heartbeat: onServer, MaxSilence: 50 * time.Millisecond,
-		Proc: hostenv.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})
+		Proc: kernelfs.ProcRoot, Cgroups: t.TempDir(), Log: n.options().Log})
 	if err != nil {
 		t.Fatal(err)
 	}

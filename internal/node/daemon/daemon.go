@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/liveaudit"
 	"github.com/cpupoold/cpupoold/internal/node/memrelease"
@@ -32,6 +34,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -58,12 +61,12 @@ type Options struct {
 // waits for the runtime. At the end it changes nothing: containers keep their CPUs while no
 // daemon runs. It returns errors only of the start.
 func Run(ctx context.Context, o Options) error {
-	unlock, err := hostenv.Lock(o.Config.RunDir)
+	unlock, err := service.Lock(o.Config.RunDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel unlocks at exit
-	h, inForce, closeHost, err := hostenv.Wait(ctx, o.Start)
+	h, inForce, closeHost, err := o.Start.Wait(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waited
@@ -102,8 +105,8 @@ func runOn(ctx context.Context, h hostenv.Host, o Options) error {
 		View:       l.publisher.Metrics,
 		Heartbeat:  l.publisher.Notify.Heartbeat,
 		MaxSilence: l.publisher.Notify.MaxSilence(),
-		Proc:       hostenv.ProcRoot,
-		Cgroups:    hostenv.CgroupRoot,
+		Proc:       kernelfs.ProcRoot,
+		Cgroups:    kernelfs.CgroupRoot,
 		Build:      o.Build,
 		Log:        o.Log,
 	})
@@ -185,11 +188,11 @@ func newAnswers(p *publish.Publisher, cgroups *cgroup.FS, o Options) *view.Answe
 }
 
 func newLoop(h hostenv.Host, o Options) (*Loop, error) {
-	notify, err := hostenv.NewNotifier(o.Log)
+	notify, err := service.NewNotifier(o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("read watchdog settings: %w", err)
 	}
-	bootID, err := hostenv.ReadBootID()
+	bootID, err := kernelfs.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +205,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		o.Log.Error("journal", "error", note)
 	}
 	usable, machine := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology, o.Log)
-	journal, log := undo.New(j), o.Log
+	journal, log := j.Journal(), o.Log
 	m, cache, inPods, tree := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), auxiliary.New(h.Driver), treewatch.New(log)
 	l := &Loop{
 		Host:      h,
@@ -258,8 +261,10 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 
 // loadJournal reads the journal. In mode: observe it leaves an invalid file in place.
 func loadJournal(h hostenv.Host, bootID string, now time.Time) (undo.Document, error) {
+	f := undo.File{Name: h.JournalFile, RunDir: h.RunDir}
 	if !h.Observes {
-		return undo.Load(h.JournalFile, h.RunDir, bootID, now)
+		return f.Load(bootID, now)
 	}
-	return undo.Peek(h.JournalFile, h.RunDir)
+	d, err := f.Find()
+	return d, cmp.Or(err, d.Damage)
 }

@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 )
 
 // askFormula asks the OCI runtime for its version.
@@ -12,11 +12,11 @@ func (l *Loop) askFormula() {
 		l.planner.Formula.NoteNoRuntime()
 		return
 	}
-	l.workers.Queries.Submit("formula", func(ctx context.Context) event { return formulaFound{desired.FetchFormula(ctx)} })
+	l.workers.Queries.Submit("formula", func(ctx context.Context) event { return formulaFound{formula.Fetch(ctx)} })
 }
 
 // formulaFound is the weight formula of the OCI runtime.
-type formulaFound struct{ desired.FormulaAnswer }
+type formulaFound struct{ formula.Answer }
 
 func (e formulaFound) apply(l *Loop) {
 	if l.planner.Formula.Take(e.FormulaAnswer) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -95,7 +94,7 @@ func TestSilentKubeletStallsNobody(t *testing.T) {
 func TestNoKubeletMakesNobodyWait(t *testing.T) {
 	n := newNode(t)
 	n.YAML, n.Kubelet = twoNodesYAML, nodefixture.NewKubelet()
-	n.Kubelet.Fail(hostenv.ErrNoKubelet)
+	n.Kubelet.Fail(podresources.ErrNoKubelet)
 	r := n.start()
 	started := n.clock.now()
 	excl := n.RunContainer(n.RunPod("e", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
@@ -117,7 +116,7 @@ func hintProblems(count int) func(*telemetry.View) bool {
 // exclusive CPUs before the kubelet reports its nodes.
 func TestStrictPolicyWaitsForHints(t *testing.T) {
 	for name, err := range map[string]error{
-		"silent": podresources.ErrUnavailable, "busy": errors.New("too many requests"), "absent": hostenv.ErrNoKubelet, "not listed": nil,
+		"silent": podresources.ErrUnavailable, "busy": errors.New("too many requests"), "absent": podresources.ErrNoKubelet, "not listed": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

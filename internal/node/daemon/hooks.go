@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -191,7 +190,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
-		to.Quota, to.Period = desired.LimitQuota(p)
+		to.Quota, to.Period = cgroup.LimitQuota(p.Limit)
 	}
 	return nri.Reply{Adjustment: to}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -35,12 +35,12 @@ func (e hintsArrived) apply(l *Loop) {
 // askKubelet reads the allocation of a static kubelet after it may have changed.
 func (l *Loop) askKubelet(now time.Time) {
 	if l.CPUManager != nil && l.planner.Kubelet.Ask(now) {
-		l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{desired.FetchKubelet(ctx, &l.Host)} })
+		l.workers.Queries.Submit("kubelet", func(ctx context.Context) event { return kubeletArrived{statickubelet.Fetch(ctx, &l.Host)} })
 	}
 }
 
 // kubeletArrived is the event of an answer to askKubelet.
-type kubeletArrived struct{ desired.KubeletAnswer }
+type kubeletArrived struct{ statickubelet.Answer }
 
 func (kubeletArrived) ownResult() {}
 

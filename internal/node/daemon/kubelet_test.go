@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -166,9 +166,9 @@ func TestOtherManagersWithKubelet(t *testing.T) {
 	n := newStaticNode(t)
 	k := n.Static
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err == nil {
-		err = undo.Save(n.Host().JournalFile, "", undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.File{Name: n.Host().JournalFile}.Save(undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)

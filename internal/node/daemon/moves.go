@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -45,8 +43,8 @@ func (l *Loop) retryMoves() (again bool) {
 // assignmentsAfter returns the assignments after a move, or the reason against it. It repeats all checks,
 // because containers may have changed since the operator planned the move.
 func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignment, error) {
-	if l.Observes {
-		return nil, hostenv.ErrObserving
+	if err := l.Writable(); err != nil {
+		return nil, err
 	}
 	if !l.last.Planned {
 		return nil, errors.New("the daemon has not finished its first pass; try again")
@@ -70,7 +68,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	s.Previous = next
 	after := s.Decide()
 	for _, a := range next {
-		if !a.CPUs.IsSubsetOf(desired.Assigned(after.Plan.Assignments, a.Key)) {
+		if !a.CPUs.IsSubsetOf(pools.Assigned(after.Plan.Assignments, a.Key)) {
 			return nil, fmt.Errorf("%s/%s would lose CPUs by it", a.PodUID, a.Container)
 		}
 	}

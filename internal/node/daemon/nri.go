@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -271,7 +270,7 @@ func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
 		return nil // the runtime has not reported its cgroup
 	}
 	st, err := l.cache.State(e.Path)
-	if owned := desired.OwnedBy(pools.Plan{Assignments: l.journal.Facts().Assignments}); err == nil && st.Effective.Overlaps(owned) {
+	if owned := (&pools.Plan{Assignments: l.journal.Facts().Assignments}).Owned(); err == nil && st.Effective.Overlaps(owned) {
 		return errEarly
 	}
 	return nil

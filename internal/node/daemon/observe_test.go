@@ -93,7 +93,7 @@ hostSlices: {enabled: true}
 			t.Errorf("the cluster is shown %+v; want a condition and no more", s)
 		}
 	})
-	if _, err := requestMove(t.Context(), r.loop, control.Move{PodUID: "owner", Container: "app"}); !errors.Is(err, hostenv.ErrObserving) {
+	if _, err := requestMove(t.Context(), r.loop, control.Move{PodUID: "owner", Container: "app"}); !errors.Is(err, (&hostenv.Host{Observes: true}).Writable()) {
 		t.Errorf("a move is answered with %v", err)
 	}
 	if len(n.Logged("would write")) == 0 {

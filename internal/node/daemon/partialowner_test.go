@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -56,7 +55,7 @@ func TestOwnersAreAnsweredFirst(t *testing.T) {
 				t.Errorf("%s: no full pass after the reply", name)
 			}
 			key := pools.Key{PodUID: name, Container: "app"}
-			if planned := desired.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !desired.Assigned(l.journal.Facts().Assignments, key).Equal(cpus) {
+			if planned := pools.Assigned(l.last.Plan.Assignments, key); !planned.Equal(cpus) || !pools.Assigned(l.journal.Facts().Assignments, key).Equal(cpus) {
 				t.Errorf("%s is on %s, and the plan has it on %s", name, cpus, planned)
 			}
 			all = all.Union(cpus)
@@ -91,7 +90,7 @@ func TestOwnersWaitForNoDisk(t *testing.T) {
 		}
 		cpus := (<-answers).Value.Adjustment.CPUs
 		j := n.Journal()
-		if got := desired.Assigned(j.Assignments, pools.Key{PodUID: "one", Container: "app"}); !got.Equal(cpus) || cpus.Len() != 1 || j.OnDisk == j.Change {
+		if got := pools.Assigned(j.Assignments, pools.Key{PodUID: "one", Container: "app"}); !got.Equal(cpus) || cpus.Len() != 1 || j.OnDisk == j.Change {
 			t.Errorf("reply with CPUs %s; the journal has %s, and change %d of %d on disk", cpus, got, j.OnDisk, j.Change)
 		}
 	})

@@ -132,7 +132,7 @@ func (l *Loop) save(now time.Time) {
 		l.schedule.journal.set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
-		return saved{upTo: upTo, err: undo.Save(l.JournalFile, l.RunDir, d)}
+		return saved{upTo: upTo, err: undo.File{Name: l.JournalFile, RunDir: l.RunDir}.Save(d)}
 	})
 }
 

@@ -3,7 +3,6 @@ package daemon
 import (
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -50,8 +49,8 @@ func TestRemovedContainer(t *testing.T) {
 		for _, err := range invariants.Check(plan, in.Pools) {
 			t.Errorf("%s: %v", name, err)
 		}
-		late := desired.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "b"}).String()
-		kept := desired.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "a"}).String()
+		late := pools.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "b"}).String()
+		kept := pools.Assigned(plan.Assignments, pools.Key{PodUID: "p", Container: "a"}).String()
 		if late != c.late || kept != c.kept {
 			t.Errorf("%s: a keeps %q and b has %q; want %q and %q", name, kept, late, c.kept, c.late)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/control"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -190,7 +189,7 @@ func TestMoveWhileAUnitLeaves(t *testing.T) {
 	}
 	m := moves.Ask(move(free), nil)
 	moveRequest{m}.apply(l)
-	if got := desired.Assigned(l.planner.Assignments(), pools.Key{Container: "du.service"}).String(); got != "4-5" || len(m.Reply()) > 0 {
+	if got := pools.Assigned(l.planner.Assignments(), pools.Key{Container: "du.service"}).String(); got != "4-5" || len(m.Reply()) > 0 {
 		t.Errorf("the unit that is to leave has CPUs %q on record after a move; want 4-5", got)
 	}
 

@@ -7,9 +7,11 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -25,14 +27,14 @@ type Input struct {
 	Pods      []pools.Pod // of the inventory, with hints
 	Previous  []pools.Assignment
 	Claims    []pools.Claim // ResourceClaims that have CPUs
-	Formula   Formula
+	Formula   formula.Formula
 	Journal   *undo.Journal
 	Nodes     cpuset.Set // NUMA nodes with memory
 	Read      func(cgroup.Path) (cgroup.State, error)
 	Leaving   cpuset.Set // CPUs on which units still run that lose them
 	Systemd   bool       // systemd is available
 	Resting   cpuset.Set // CPUs that may stay out of the shared pool in the quiet period
-	Kubelet   StaticKubelet
+	Kubelet   statickubelet.Kubelet
 	// Contested reports whether another process overwrites the cpuset of a cgroup after each
 	// repair. Nil means none.
 	Contested func(cgroup.Path) bool
@@ -71,7 +73,7 @@ func (in *Input) Decide() Decision {
 		d.Input.Resting = cpuset.Set{}
 		d.Plan = pools.Build(d.Input)
 	}
-	d.Owners, d.Owned = ownersOf(d.Plan), OwnedBy(d.Plan)
+	d.Owners, d.Owned = ownersOf(d.Plan), d.Plan.Owned()
 	want := in.dropUnread(&d, in.Targets(d.Plan))
 	d.Auxiliary = in.auxiliary(&d)
 	for i := range d.Auxiliary {
@@ -95,7 +97,7 @@ func (in *Input) plannerInput() pools.Input {
 		Pods:     in.podsWithTotals(),
 		Previous: in.Previous,
 		Claims:   in.Claims,
-		Held:     in.Kubelet.held,
+		Held:     in.Kubelet.Held(),
 		Resting:  in.Resting,
 
 		StaticPods: in.Settings.Config.StaticPods,

@@ -61,7 +61,7 @@ func TestAvailablePools(t *testing.T) {
 			}
 			var seen pools.Input
 			in := desired.Input{
-				Settings: hostSettings(t, yaml, 8), Inventory: m, Journal: undo.New(undo.Document{}), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
+				Settings: hostSettings(t, yaml, 8), Inventory: m, Journal: undo.Document{}.Journal(), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}
@@ -84,7 +84,7 @@ func TestResting(t *testing.T) {
 		rests    bool
 	}{"owner on resting CPUs": {cpuset.Of(4), true}, "owner on shared CPUs": {cpuset.Of(6), false}} {
 		in := desired.Input{
-			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Journal: undo.New(undo.Document{}), Resting: resting,
+			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Journal: undo.Document{}.Journal(), Resting: resting,
 			Build: func(pools.Input) pools.Plan {
 				return pools.Plan{Resting: resting, Assignments: []pools.Assignment{{CPUs: c.assigned}}}
 			},
@@ -197,7 +197,7 @@ func TestTotalsOfJournal(t *testing.T) {
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
 		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
-		journal := undo.New(undo.Document{})
+		journal := undo.Document{}.Journal()
 		if value != "" {
 			journal.Note(undo.Original{Path: "kubepods.slice/kubepods-podu.slice", File: cgroup.FileMax, Value: value})
 		}

@@ -1,8 +1,6 @@
 package desired
 
 import (
-	"fmt"
-
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -19,17 +17,6 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 		return false, "guaranteed.isolation is partition, and the kernel has no remote partitions: 6.11 and later have; exclusive CPUs are kept by cpusets alone"
 	}
 	return true, ""
-}
-
-// Partitionable reports whether all CPUs of a target are exclusive, as a partition requires.
-func Partitionable(t cgroup.Target) bool { return t.Exclusive && t.Mixed.IsEmpty() && t.Group == "" }
-
-// Unpartitionable returns the reason why an owner with shared CPUs is not a partition.
-func Unpartitionable(t cgroup.Target) string {
-	if t.Group != "" {
-		return "other containers of its pod run on its CPUs, and a partition has one container; load balancing stays on"
-	}
-	return fmt.Sprintf("it also runs on the shared CPUs %s, and all CPUs of a partition are exclusive; load balancing stays on", t.Mixed)
 }
 
 // PartitionType returns the type of a container's partition. It is isolated if the pod

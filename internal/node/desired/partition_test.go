@@ -58,14 +58,3 @@ func TestPartitionType(t *testing.T) {
 		}
 	}
 }
-
-// TestPartitionable checks that targets with shared CPUs are no partitions.
-func TestPartitionable(t *testing.T) {
-	mixed := cgroup.Target{Exclusive: true, Mixed: cpuset.Of(2)}
-	if desired.Partitionable(mixed) || desired.Unpartitionable(mixed) == "" {
-		t.Error("an owner with shared CPUs is partitionable, or the reason is missing")
-	}
-	if desired.Partitionable(cgroup.Target{}) || !desired.Partitionable(cgroup.Target{Exclusive: true}) {
-		t.Error("a shared target is partitionable, or an exclusive one is not")
-	}
-}

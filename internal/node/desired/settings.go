@@ -1,6 +1,9 @@
 package desired
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -80,9 +83,19 @@ func (s *Settings) Change(c *config.Config, t *topology.Topology, before *undo.A
 	})
 }
 
+// acceptedOn returns the description of a configuration's pools on a machine, without Auto.
+func acceptedOn(c *config.Config, t *topology.Topology) (undo.Accepted, error) {
+	b, err := json.Marshal(c.Pools)
+	if err != nil {
+		return undo.Accepted{}, err
+	}
+	sum := sha256.Sum256(b)
+	return undo.Accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
+}
+
 // set replaces the settings, unless adapt rejects pools that do not fit the machine.
 func (s *Settings) set(c *config.Config, t *topology.Topology, before *undo.Accepted, adapt func(now undo.Accepted, unfit error) bool) error {
-	now, err := undo.AcceptedOn(c, t)
+	now, err := acceptedOn(c, t)
 	if err != nil {
 		return fmt.Errorf("digest of the pools: %w", err)
 	}

@@ -29,13 +29,32 @@ func parse(t *testing.T, yaml string) *config.Config {
 	return c
 }
 
+// TestDigestOfPools checks that a configuration has the digest that earlier builds recorded. With
+// another digest, an upgrade of the daemon loses the CPUs of cpus: auto, and the record that the
+// pools fitted. New fields of the pools need omitzero.
+func TestDigestOfPools(t *testing.T) {
+	var got desired.Settings
+	if _, err := got.Begin(parse(t, `
+apiVersion: config.cpupoold.io/v1alpha1
+kind: CPUPoolConfiguration
+partitions: [{type: management, cpus: auto, namespaces: [kube-system]}]
+guaranteed: {cpus: 4-7, overrides: [isolated-cpus], mixed: {cpus: "2", namespaces: [ran]}, options: {core-type: prefer-performance}}
+units: {du.service: {cpus: 1}}
+`), machine(8), nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := "977d62928eedac9e41471fed1acc220dfcb6e9dde31d50f0d52d53738baaadc2"; got.Now.Pools != want {
+		t.Errorf("digest of the pools is %s, want %s", got.Now.Pools, want)
+	}
+}
+
 // TestChange checks which configurations replace the settings, and that a refused one leaves
 // them unchanged.
 func TestChange(t *testing.T) {
 	fits := parse(t, nodefixture.PoolsYAML)
 	larger := parse(t, strings.Replace(nodefixture.PoolsYAML, "cpus: 4-7", "cpus: 4-11", 1))
-	elsewhere, err := undo.AcceptedOn(larger, machine(12))
-	if err != nil {
+	var elsewhere desired.Settings
+	if err := elsewhere.Change(larger, machine(12), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -46,7 +65,7 @@ func TestChange(t *testing.T) {
 	}{
 		"fits":                          {config: fits},
 		"does not fit":                  {config: larger, fails: true},
-		"did fit another machine":       {config: larger, before: &elsewhere, adapted: true},
+		"did fit another machine":       {config: larger, before: &elsewhere.Now, adapted: true},
 		"another owner of the CPUs":     {config: parse(t, nodefixture.KubeletYAML), fails: true},
 		"guaranteed.from: shared, fits": {config: parse(t, nodefixture.CarvedYAML)},
 	} {

@@ -136,7 +136,7 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 			t.Quota, t.Period = c.Quota, c.Period
 		}
 		if c.Limit != 0 {
-			t.Quota, t.Period = LimitQuota(c)
+			t.Quota, t.Period = cgroup.LimitQuota(c.Limit)
 		}
 	}
 	return t, t.Path != ""
@@ -151,13 +151,6 @@ func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) 
 	return cgroup.Target{
 		Path: e.Unit.Path, Unit: e.Unit.Name, CPUs: u.CPUs, Mems: u.Mems, Exclusive: u.Exclusive, Reason: u.Reason.Text,
 	}, true
-}
-
-// LimitQuota returns the quota of a limit in an annotation and its period, in microseconds.
-// The kubelet computes the same for limits.cpu (cm.MilliCPUToQuota).
-func LimitQuota(c *pools.Placement) (quota, period int64) {
-	const period100ms = 100_000
-	return cgroup.MilliCPUToQuota(c.Limit, period100ms), period100ms
 }
 
 // releaseMemory returns nodes for cgroups whose memory should no longer be bound: their nodes
@@ -199,25 +192,6 @@ func ownersOf(plan pools.Plan) []Owner {
 		}
 	}
 	return all
-}
-
-// OwnedBy returns the exclusive CPUs of a plan, with idle siblings.
-func OwnedBy(p pools.Plan) cpuset.Set {
-	owned := p.Idle
-	for _, a := range p.Assignments {
-		owned = owned.Union(a.CPUs)
-	}
-	return owned
-}
-
-// Assigned returns the CPUs of an owner, with its offline CPUs.
-func Assigned(all []pools.Assignment, key pools.Key) cpuset.Set {
-	for _, a := range all {
-		if a.Key == key {
-			return a.CPUs.Union(a.Away)
-		}
-	}
-	return cpuset.Set{}
 }
 
 // dropUnread drops targets with unknown resources. Their containers keep their CPUs.

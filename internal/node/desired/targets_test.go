@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -89,7 +90,7 @@ func TestTargets(t *testing.T) {
 			m.PutUnit(inventory.UnitStatus{Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
-				Inventory: m, Formula: desired.NewFormula(config.WeightQuadratic), Journal: undo.New(c.journal), Nodes: cpuset.Range(0, 3),
+				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(), Nodes: cpuset.Range(0, 3),
 			}
 			if d := cmp.Diff(c.want, in.Targets(c.plan), cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -147,7 +148,7 @@ func TestSliceCPUs(t *testing.T) {
 			}
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},
-				Inventory: m, Formula: desired.NewFormula(config.WeightQuadratic), Journal: undo.New(c.journal),
+				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(),
 			}
 			if c.contested != "" {
 				in.Contested = func(p cgroup.Path) bool { return p == c.contested }

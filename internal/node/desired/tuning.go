@@ -2,7 +2,6 @@ package desired
 
 import (
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -95,13 +94,13 @@ func (s *Settings) HousekeepingOf(annotations map[string]string, container strin
 }
 
 // MachineOf returns the machine with the boot parameters of its kernel.
-func (s *Settings) MachineOf(b hostenv.BootFacts) noise.Machine {
+func (s *Settings) MachineOf(b noise.BootFacts) noise.Machine {
 	return noise.Machine{Boot: b.Boot, Isolated: s.Topology.Isolated, NohzFull: s.Topology.NohzFull}
 }
 
 // BootArguments returns the kernel arguments that exclusive CPUs lack. A list of guaranteed CPUs or of CPUs for
 // ResourceClaims counts as a whole. CPUs from the shared pool count only while they have an owner.
-func (s *Settings) BootArguments(b hostenv.BootFacts, owned cpuset.Set) []string {
+func (s *Settings) BootArguments(b noise.BootFacts, owned cpuset.Set) []string {
 	if b.Unknown {
 		return nil
 	}

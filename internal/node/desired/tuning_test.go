@@ -8,9 +8,9 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -89,15 +89,15 @@ func TestBootArguments(t *testing.T) {
 	fixed, carved, claims := set(nodefixture.PoolsYAML), set(nodefixture.CarvedYAML), set(nodefixture.ClaimsYAML)
 	for _, c := range []struct {
 		s     *desired.Settings
-		boot  hostenv.BootFacts
+		boot  noise.BootFacts
 		owned cpuset.Set
 		want  []string
 	}{
-		{fixed, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
-		{fixed, hostenv.BootFacts{Unknown: true}, cpuset.Of(4), nil},
-		{carved, hostenv.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
-		{carved, hostenv.BootFacts{}, cpuset.Set{}, nil},
-		{claims, hostenv.BootFacts{}, cpuset.Set{}, []string{"nohz_full=3-7", "rcu_nocbs=3-7", "isolcpus=managed_irq,3-7"}},
+		{fixed, noise.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4-7", "rcu_nocbs=4-7", "isolcpus=managed_irq,4-7"}},
+		{fixed, noise.BootFacts{Unknown: true}, cpuset.Of(4), nil},
+		{carved, noise.BootFacts{}, cpuset.Of(4), []string{"nohz_full=4", "rcu_nocbs=4", "isolcpus=managed_irq,4"}},
+		{carved, noise.BootFacts{}, cpuset.Set{}, nil},
+		{claims, noise.BootFacts{}, cpuset.Set{}, []string{"nohz_full=3-7", "rcu_nocbs=3-7", "isolcpus=managed_irq,3-7"}},
 	} {
 		if d := cmp.Diff(c.want, c.s.BootArguments(c.boot, c.owned), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("from shared %t, unknown %t (-want +got):\n%s", c.s.Pools.FromShared, c.boot.Unknown, d)

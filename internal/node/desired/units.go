@@ -39,11 +39,11 @@ func (s *Settings) PlacedNames() []string {
 // has described it: it may run on CPUs that it can keep.
 func (in *Input) availablePools() pools.Pools {
 	p := in.Settings.Pools
-	if shared := in.Kubelet.shared.Intersection(in.Settings.Topology.Online); p.Kubelet && !shared.IsEmpty() {
+	if shared := in.Kubelet.Shared().Intersection(in.Settings.Topology.Online); p.Kubelet && !shared.IsEmpty() {
 		p.Shared = shared // the kubelet's default set
 	}
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
-		isNew := in.Systemd && u.CPUs > 0 && Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
+		isNew := in.Systemd && u.CPUs > 0 && pools.Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
 		return isNew || !in.Inventory.CanPlace(u.Name, in.Settings.HostUnits())
 	})
 	if in.Leaving.Union(in.System).IsEmpty() {
@@ -79,7 +79,7 @@ func (in *Input) availablePools() pools.Pools {
 // Inherit returns the assignments with the CPUs in a for heir, the unit's new name.
 func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignment) []pools.Assignment {
 	exclusive := slices.ContainsFunc(s.Pools.Units, func(u pools.UnitSpec) bool { return u.Name == heir && u.CPUs > 0 })
-	if !exclusive || !Assigned(all, pools.Key{Container: heir}).IsEmpty() {
+	if !exclusive || !pools.Assigned(all, pools.Key{Container: heir}).IsEmpty() {
 		return all
 	}
 	return append(all, pools.Assignment{Key: pools.Key{Container: heir}, CPUs: a.CPUs, Away: a.Away})

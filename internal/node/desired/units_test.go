@@ -85,7 +85,7 @@ func TestInherit(t *testing.T) {
 		"shared":        {nil, "shared.service", ""},
 		"not in config": {nil, "other.service", ""},
 	} {
-		got := desired.Assigned(s.Inherit(c.all, c.heir, former), pools.Key{Container: c.heir})
+		got := pools.Assigned(s.Inherit(c.all, c.heir, former), pools.Key{Container: c.heir})
 		if got.String() != c.want {
 			t.Errorf("%s: CPUs %s; want %q", name, got, c.want)
 		}
@@ -107,7 +107,7 @@ func TestOwners(t *testing.T) {
 	for _, id := range []string{"c", "d", "e"} {
 		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id}})
 	}
-	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: undo.New(undo.Document{}), Build: func(pools.Input) pools.Plan { return plan }}
+	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: undo.Document{}.Journal(), Build: func(pools.Input) pools.Plan { return plan }}
 	got := in.Decide()
 	if d := cmp.Diff(want, got.Owners, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -141,7 +141,7 @@ func inUnit(property string, u cgroup.UnitState, st cgroup.State) bool {
 }
 
 // inRecord reports whether the runtime has recorded the value of a property in a cgroup.
-func inRecord(property string, r cri.Resources, f *desired.Formula, st cgroup.State) bool {
+func inRecord(property string, r cri.Resources, f *formula.Formula, st cgroup.State) bool {
 	switch property {
 	case cgroup.FileCPUs:
 		cpus, err := cpuset.Parse(r.CPUs)

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -57,10 +57,10 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{kernel: new(kernel)}
-	m, formula := inventory.New(cgroup.DriverSystemd), desired.NewFormula("")
+	m, weights := inventory.New(cgroup.DriverSystemd), formula.New("")
 	w.Tracker = drift.New(drift.Sources{
-		Inventory: m, Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Journal: undo.New(undo.Document{}),
-		Backoffs: retry.New(), Formula: &formula, Log: slog.New(slog.DiscardHandler),
+		Inventory: m, Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Journal: undo.Document{}.Journal(),
+		Backoffs: retry.New(), Formula: &weights, Log: slog.New(slog.DiscardHandler),
 		AddEvent: func(_ cgroup.Path, e history.Event) { w.events = append(w.events, e) },
 	})
 	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/history"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
@@ -27,7 +27,7 @@ type Sources struct {
 	Cache     *kernelstate.Cache
 	Journal   *undo.Journal
 	Backoffs  *retry.Backoffs
-	Formula   *desired.Formula
+	Formula   *formula.Formula
 	Log       *slog.Logger
 	AddEvent  func(cgroup.Path, history.Event)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -28,7 +29,7 @@ const (
 
 // Open connects to everything that the daemon writes to. It asks the runtime once.
 func Open(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
-	fs, err := cgroup.Open(CgroupRoot)
+	fs, err := cgroup.Open(kernelfs.CgroupRoot)
 	if err != nil {
 		return Host{}, nil, err
 	}
@@ -39,7 +40,7 @@ func Open(ctx context.Context, c *config.Config, t *topology.Topology) (h Host, 
 	return assemble(fs, rt, c, t)
 }
 
-// Start holds the arguments of Wait.
+// Start is the start of a daemon that waits for the runtime.
 type Start struct {
 	Config   *config.Config
 	Topology *topology.Topology
@@ -54,8 +55,8 @@ type Start struct {
 // Wait connects as Open does, but asks until the runtime answers or ctx ends: a daemon
 // starts with the node, perhaps before the runtime. Wait returns the configuration that is
 // in force then, because the endpoint in the first one may have been wrong.
-func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func(), err error) {
-	fs, err := cgroup.Open(CgroupRoot)
+func (s Start) Wait(ctx context.Context) (h Host, c *config.Config, closeAll func(), err error) {
+	fs, err := cgroup.Open(kernelfs.CgroupRoot)
 	if err != nil {
 		return Host{}, nil, nil, err
 	}
@@ -78,8 +79,8 @@ func Wait(ctx context.Context, s Start) (h Host, c *config.Config, closeAll func
 // assemble returns the host. A machine without a runtime always has systemd.
 func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h Host, closeAll func(), err error) {
 	h = Host{
-		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: usablecpus.Kernel{Sys: kernelfs.Dir(SysRoot)}, Online: onlineCPUs(t),
-		JournalFile: JournalPath(c), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), Boot: readBoot(t.Possible),
+		Cgroups: fs, Driver: rt.driver, Possible: t.Possible, CPUs: usablecpus.Kernel{Sys: kernelfs.Dir(kernelfs.SysRoot)}, Online: onlineCPUs(t),
+		JournalFile: c.JournalFile(), RunDir: c.RunDir, RecentDir: inMemory(c.RunDir), UnitFile: hostslices.OfTheHost(func(name string) ([]byte, error) { return readFile(name, unitFileLimit) }), Boot: readBoot(t.Possible),
 	}
 	if c.Pools.Guaranteed.Kubelet {
 		h.CPUManager = &stateFile{name: path.Join(c.KubeletStateDir, cpuManagerFile), read: readFile}
@@ -113,7 +114,7 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 				closeAll()
 				return Host{}, nil, err
 			}
-			h.Devices = kubelet{client, c.PodResourcesSocket}
+			h.Devices = client
 			closers = append(closers, func() { _ = client.Close() }) // it is only read from
 		}
 	}
@@ -169,7 +170,7 @@ func (w *wait) report(err error, _ time.Duration) {
 	}
 	w.reason = err.Error()
 	w.log.Warn("waiting for the container runtime", "reason", err)
-	notifyStatus(w.log, "waiting for the container runtime: "+w.reason)
+	service.NotifyStatus(w.log, "waiting for the container runtime: "+w.reason)
 }
 
 func (w *wait) end(c *config.Config) {
@@ -182,5 +183,5 @@ func (w *wait) end(c *config.Config) {
 	} else {
 		w.log.Info("the changed configuration is for a machine without a container runtime", "waited", waited)
 	}
-	notifyStatus(w.log, "looking at the node")
+	service.NotifyStatus(w.log, "looking at the node")
 }

@@ -2,7 +2,6 @@ package hostenv
 
 import (
 	"context"
-	"time"
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
@@ -16,11 +15,8 @@ const (
 	StateTimeout   = stateTimeout
 )
 
-// Names for tests.
-var (
-	NextPulse = nextPulse
-	ReadBoot  = readBoot
-)
+// ReadBoot is readBoot for tests.
+var ReadBoot = readBoot
 
 // AwaitRuntime waits as Wait does, but reads the kubelet's slices from fs. It returns the
 // cgroup driver of the runtime.
@@ -43,6 +39,3 @@ func NewStateFile(name string, read func(string, int64) ([]byte, error)) cpuMana
 	}
 	return &stateFile{name: name, read: read}
 }
-
-// Fed returns the time of the last notification of the watchdog.
-func (n *Notifier) Fed() time.Time { return n.fed }

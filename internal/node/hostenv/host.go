@@ -3,23 +3,15 @@ package hostenv
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
-)
-
-// Mount points of the kernel's file systems.
-const (
-	CgroupRoot = "/sys/fs/cgroup"
-	ProcRoot   = "/proc"
-	SysRoot    = "/sys"
 )
 
 // CallTimeout limits a question to runtime, systemd or kubelet; UpdateTimeout a list or change.
@@ -51,7 +43,7 @@ type Host struct {
 	UnitFile func(name string) ([]byte, error)
 
 	Kernel cgroup.PartitionKernel // the kernel's rules for partitions
-	Boot   BootFacts
+	Boot   noise.BootFacts
 
 	JournalFile string
 	// RunDir holds files for applications, and the journal's mark; empty: write neither.
@@ -65,9 +57,6 @@ type Host struct {
 	// Observes is set by Observing: nothing may be written.
 	Observes bool
 }
-
-// JournalPath returns the name of the journal's file.
-func JournalPath(c *config.Config) string { return filepath.Join(c.StateDir, "journal.json") }
 
 // Record makes a write that takes time. It runs in a worker.
 func (h *Host) Record(ctx context.Context, w cgroup.Write) error {

@@ -16,8 +16,8 @@ import (
 // cgroups, runtime and systemd refuse every change, and the runtime's NRI is not used. The
 // values written before stay, with the journal, so that `cpupoold restore` still works.
 
-// ErrObserving is the error of every change of an observing host.
-var ErrObserving = errors.New("mode is observe: nothing is written")
+// errObserving is the error of every change of an observing host.
+var errObserving = errors.New("mode is observe: nothing is written")
 
 // Observing returns the same host, which refuses every change.
 func (h Host) Observing() Host {
@@ -33,18 +33,26 @@ func (h Host) Observing() Host {
 	return h
 }
 
+// Writable returns the error of every change if the host observes, else nil.
+func (h *Host) Writable() error {
+	if h.Observes {
+		return errObserving
+	}
+	return nil
+}
+
 type observedRuntime struct{ Runtime }
 
-func (observedRuntime) UpdateCPUs(context.Context, string, cpuset.Set) error { return ErrObserving }
+func (observedRuntime) UpdateCPUs(context.Context, string, cpuset.Set) error { return errObserving }
 
-func (observedRuntime) UpdateMems(context.Context, string, cpuset.Set) error { return ErrObserving }
+func (observedRuntime) UpdateMems(context.Context, string, cpuset.Set) error { return errObserving }
 
-func (observedRuntime) Stop(context.Context, string, time.Duration) error { return ErrObserving }
+func (observedRuntime) Stop(context.Context, string, time.Duration) error { return errObserving }
 
 type observedUnits struct{ Units }
 
-func (observedUnits) Apply(context.Context, cgroup.Write) error { return ErrObserving }
+func (observedUnits) Apply(context.Context, cgroup.Write) error { return errObserving }
 
 func (observedUnits) Revert(context.Context, string, []cgroup.Property, cpuset.Set) error {
-	return ErrObserving
+	return errObserving
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -24,27 +24,27 @@ const (
 // restore. Owners can have the exclusive CPUs. The host is one of the sources. All sources are
 // returned with any configuration, because an earlier one may have changed settings of each.
 func Restoring(c *config.Config, m tune.Machine, exclusive cpuset.Set) (r tune.Restoring, host *power.Host, err error) {
-	bootID, err := hostenv.ReadBootID()
+	bootID, err := kernelfs.BootID()
 	if err != nil {
 		return r, nil, err
 	}
 	undo := tune.Undo{File: filepath.Join(c.StateDir, undoName), Mark: filepath.Join(c.RunDir, markName), BootID: bootID}
-	proc, err := tune.OpenDir(hostenv.ProcRoot)
+	proc, err := tune.OpenDir(kernelfs.ProcRoot)
 	if err != nil {
-		return r, nil, fmt.Errorf("open %s: %w", hostenv.ProcRoot, err)
+		return r, nil, fmt.Errorf("open %s: %w", kernelfs.ProcRoot, err)
 	}
-	sys, err := tune.OpenDir(hostenv.SysRoot)
+	sys, err := tune.OpenDir(kernelfs.SysRoot)
 	if err != nil {
-		return r, nil, fmt.Errorf("open %s: %w", hostenv.SysRoot, err)
+		return r, nil, fmt.Errorf("open %s: %w", kernelfs.SysRoot, err)
 	}
 	interfaces, etc := sys, os.DirFS("/etc")
 	if inContainer("net") { // this process sees other network interfaces
-		if interfaces, err = tune.OpenDir(hostenv.ProcRoot + "/1/root/sys"); err != nil {
+		if interfaces, err = tune.OpenDir(kernelfs.ProcRoot + "/1/root/sys"); err != nil {
 			interfaces = missing(errors.New("receive queues of the host: " + err.Error() + "; run the daemon in the host's network namespace (hostNetwork: true)"))
 		}
 	}
 	if inContainer("mnt") {
-		etc = os.DirFS(hostenv.ProcRoot + "/1/root/etc")
+		etc = os.DirFS(kernelfs.ProcRoot + "/1/root/etc")
 	}
 	host = power.NewHost(sys)
 	sources := []tune.Source{
@@ -65,10 +65,10 @@ func (m missingFS) Open(string) (fs.File, error) { return nil, m.err }
 
 // inContainer compares a namespace with the first process's; false without permission.
 func inContainer(kind string) bool {
-	own, err := os.Readlink(hostenv.ProcRoot + "/self/ns/" + kind)
+	own, err := os.Readlink(kernelfs.ProcRoot + "/self/ns/" + kind)
 	if err != nil {
 		return false
 	}
-	first, err := os.Readlink(hostenv.ProcRoot + "/1/ns/" + kind)
+	first, err := os.Readlink(kernelfs.ProcRoot + "/1/ns/" + kind)
 	return err == nil && first != own
 }

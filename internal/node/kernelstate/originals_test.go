@@ -123,7 +123,7 @@ func TestNoteOriginals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()
-			tr, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{})
+			tr, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal()
 			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
 			m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
 			if c.before != nil {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/audit"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/schedwatch"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -68,12 +68,12 @@ func New(log *slog.Logger, exists func(cgroup string) bool, now func() time.Time
 
 // Open loads the program for the CPUs of this machine.
 func Open(possible cpuset.Set) (Program, error) {
-	return schedwatch.Open(hostenv.CgroupRoot, possible.Last()+1)
+	return schedwatch.Open(kernelfs.CgroupRoot, possible.Last()+1)
 }
 
 // Exists reports whether a cgroup of this machine exists.
 func Exists(cgroup string) bool {
-	_, err := os.Stat(filepath.Join(hostenv.CgroupRoot, cgroup))
+	_, err := os.Stat(filepath.Join(kernelfs.CgroupRoot, cgroup))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

@@ -127,7 +127,7 @@ func (a *Moves) TakeBlocked() []*Move {
 // Answer answers the moves that are complete or impossible after the last pass, with the assignments in force.
 func (a *Moves) Answer(last *planning.Pass, assignments []pools.Assignment, now time.Time) {
 	a.open = slices.DeleteFunc(a.open, func(m *Move) bool {
-		if !m.To.IsSubsetOf(desired.Assigned(assignments, m.Key())) {
+		if !m.To.IsSubsetOf(pools.Assigned(assignments, m.Key())) {
 			m.Answer(control.Unverified, errors.New("the owner has ended during the move, or the pools have changed"))
 			return true
 		}

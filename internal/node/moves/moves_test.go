@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{}
 	w.Sources = moves.Sources{
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), History: view.NewHistoryLog(func() time.Time { return now }), Settings: new(desired.Settings),
-		Inventory: inventory.New(cgroup.DriverSystemd), Backoffs: retry.New(), Journal: undo.New(undo.Document{}),
+		Inventory: inventory.New(cgroup.DriverSystemd), Backoffs: retry.New(), Journal: undo.Document{}.Journal(),
 	}
 	w.Cache = kernelstate.New(w, w.Log)
 	w.Moves = moves.New(w.Sources)

@@ -81,3 +81,10 @@ func arguments(line string) []string {
 	}
 	return fields
 }
+
+// BootFacts holds the kernel's command line and errors of its reading.
+type BootFacts struct {
+	Boot
+	Unknown bool  // the command line is unreadable
+	Err     error // why Boot is unknown or incomplete
+}

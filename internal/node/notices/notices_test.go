@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
@@ -44,15 +45,15 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, log, j, others := w.node.Host(), w.node.Logger(), undo.New(undo.Document{}), new(desired.OtherManagers)
-	m, cache, backoffs, formula := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), desired.NewFormula("")
+	h, log, j, others := w.node.Host(), w.node.Logger(), undo.Document{}.Journal(), new(desired.OtherManagers)
+	m, cache, backoffs, weights := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), formula.New("")
 	q := quiet.New(cpuset.Set{})
 	w.Notices = notices.New(notices.Sources{
 		Host: &h, Log: log, Inventory: m, Cache: cache, Journal: j, Auxiliary: auxiliary.New(h.Driver), Others: others,
 		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
 			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
 		Exposures: exposure.New(m, cache, h.Cgroups.Usage, true), Tree: treewatch.New(log),
-		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Formula: &formula, Log: log,
+		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: j, Backoffs: backoffs, Formula: &weights, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 	})
 	pod := w.node.RunPod("u", "default", "burstable", 0, nil)

@@ -39,7 +39,7 @@ type removedWorld struct {
 
 func newRemovedWorld(state cri.State) *removedWorld {
 	w := &removedWorld{kernel: make(kernel)}
-	m, j, log := inventory.New(cgroup.DriverSystemd), undo.New(undo.Document{}), slog.New(slog.DiscardHandler)
+	m, j, log := inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal(), slog.New(slog.DiscardHandler)
 	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
 		Partitions: partition.New(partition.Sources{Journal: j})}).Removed
 	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -59,7 +58,7 @@ func (h *Hints) State() telemetry.SourceState { return h.state }
 // containers whose nodes the kubelet reports in part only.
 func (h *Hints) Take(a Answer, m *inventory.Inventory, now time.Time) (incomplete []podresources.Container) {
 	h.asking = false
-	noKubelet := errors.Is(a.err, hostenv.ErrNoKubelet) && h.state == "" // a kubelet that has answered before only restarts
+	noKubelet := errors.Is(a.err, podresources.ErrNoKubelet) && h.state == "" // a kubelet that has answered before only restarts
 	switch {
 	case a.err == nil:
 		h.state = telemetry.SourceOK

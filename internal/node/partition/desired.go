@@ -4,14 +4,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 func (s *scan) desired() (wanted []cgroup.DesiredPartition) {
 	on := s.Enabled()
 	for _, t := range s.Targets {
-		if on && desired.Partitionable(t) && t.Container != "" && s.Cache.Current(t.Path).Exists {
+		if on && t.Partitionable() && t.Container != "" && s.Cache.Current(t.Path).Exists {
 			wanted = append(wanted, s.withReason(cgroup.DesiredPartition{
 				Path: t.Path, Container: t.Container, Type: s.Settings.PartitionType(s.Inventory, t, s.Host.Kernel), CPUs: t.CPUs, Keep: s.keep || !s.isAlone(t),
 			}))

@@ -105,7 +105,7 @@ func (p *Partitions) Has(container string) bool {
 
 // Pending reports whether an owner is about to become a partition.
 func (p *Partitions) Pending(t cgroup.Target) bool {
-	return p.Enabled() && desired.Partitionable(t) && !p.inForce(t.Path) && p.last[t.Path].Phase != cgroup.PartitionRefused
+	return p.Enabled() && t.Partitionable() && !p.inForce(t.Path) && p.last[t.Path].Phase != cgroup.PartitionRefused
 }
 
 // IsSettled reports whether writes need no scan first: partitions and CPUs are settled.

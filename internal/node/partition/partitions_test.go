@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
@@ -52,14 +52,14 @@ func (n *node) restart(journal undo.Document) {
 		n.T.Fatal(err)
 	}
 	h := n.Host()
-	if journal.BootID, err = hostenv.ReadBootID(); err != nil {
+	if journal.BootID, err = kernelfs.BootID(); err != nil {
 		n.T.Fatal(err)
 	}
 	n.settings = desired.Settings{}
 	if _, err := n.settings.Begin(c, n.Topology, nil); err != nil {
 		n.T.Fatal(err)
 	}
-	log, j := n.Logger(), undo.New(journal)
+	log, j := n.Logger(), journal.Journal()
 	n.Partitions = partition.New(partition.Sources{
 		Host: &h, Log: log, Settings: &n.settings, Inventory: inventory.New(h.Driver), Others: new(desired.OtherManagers), Cache: kernelstate.New(h.Cgroups.Reader(), log),
 		Memory: h.Cgroups.PartitionMemory(), Backoffs: retry.New(), Journal: j, Quiet: quiet.New(cpuset.Set{}),
@@ -68,7 +68,7 @@ func (n *node) restart(journal undo.Document) {
 				return
 			}
 			if d, upTo, due := j.BeginSave(now); due {
-				err := undo.Save(h.JournalFile, h.RunDir, d)
+				err := undo.File{Name: h.JournalFile, RunDir: h.RunDir}.Save(d)
 				if err != nil {
 					n.T.Error(err)
 				}

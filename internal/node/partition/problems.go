@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -46,7 +45,7 @@ func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 	}
 	for _, t := range targets {
 		if on && t.Exclusive && t.Container != "" && !t.Mixed.IsEmpty() {
-			add(t.Path, codeNoPartition, cpusetsAlone+desired.Unpartitionable(t))
+			add(t.Path, codeNoPartition, cpusetsAlone+t.Unpartitionable())
 		}
 		st := p.Cache.Current(t.Path).Partition
 		if _, isWanted := p.last[t.Path]; !isWanted && st.Valid() && !p.Journal.HasOriginal(t.Path, cgroup.FilePartition) {

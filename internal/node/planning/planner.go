@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/claims"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -18,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/permission"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -41,8 +43,8 @@ type Sources struct {
 type Facts struct {
 	Hints      *numahints.Hints
 	Others     desired.OtherManagers
-	Kubelet    desired.StaticKubelet
-	Formula    desired.Formula
+	Kubelet    statickubelet.Kubelet
+	Formula    formula.Formula
 	Permission permission.Permission
 	Quiet      *quiet.Quiet
 	Claims     *claims.Claims
@@ -87,9 +89,9 @@ type Planner struct {
 }
 
 // New returns a Planner without assignments, with the facts of the journal and a configured formula.
-func New(s Sources, formula config.WeightFormula) *Planner {
+func New(s Sources, configured config.WeightFormula) *Planner {
 	return &Planner{from: s, Facts: Facts{
-		Hints: numahints.New(s.Journal.Facts().Unhinted), Formula: desired.NewFormula(formula), Quiet: quiet.New(s.Journal.Facts().Resting),
+		Hints: numahints.New(s.Journal.Facts().Unhinted), Formula: formula.New(configured), Quiet: quiet.New(s.Journal.Facts().Resting),
 		Claims: claims.New(s.Journal.Facts().Claims),
 	}}
 }

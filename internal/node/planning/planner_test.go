@@ -38,7 +38,7 @@ func newWorld(t *testing.T, journal ...pools.Assignment) *world {
 		t.Fatal(err)
 	}
 	w.node.Kubelet = nodefixture.NewKubelet()
-	h, log, j := w.node.Host(), w.node.Logger(), undo.New(undo.Document{})
+	h, log, j := w.node.Host(), w.node.Logger(), undo.Document{}.Journal()
 	j.SetAssignments(journal)
 	w.Sources = planning.Sources{
 		Host: &h, Log: log, Settings: settings, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), log), Journal: j, Auxiliary: auxiliary.New(h.Driver),
@@ -64,12 +64,12 @@ func (w *world) key() pools.Key { return pools.Key{PodUID: "u", Container: "app"
 func TestDecide(t *testing.T) {
 	w := newWorld(t)
 	w.Host.Devices = nil
-	if got := desired.Assigned(w.Decide(w.at(w.now)).Plan.Assignments, w.key()).String(); got != "4-5" {
+	if got := pools.Assigned(w.Decide(w.at(w.now)).Plan.Assignments, w.key()).String(); got != "4-5" {
 		t.Errorf("the container gets CPUs %q; want 4-5", got)
 	}
 	w.Assign([]pools.Assignment{{Key: w.key(), CPUs: cpuset.Range(6, 7)}})
 	d := w.Decide(w.at(w.now))
-	if got := desired.Assigned(d.Plan.Assignments, w.key()).String(); got != "6-7" {
+	if got := pools.Assigned(d.Plan.Assignments, w.key()).String(); got != "6-7" {
 		t.Errorf("the container gets CPUs %q; want its own 6-7", got)
 	}
 	i := 0
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("options of Diff: %+v", o)
 	}
 	w.Assign(nil)
-	if got := desired.Assigned(w.Decide(m).Plan.Assignments, w.key()).String(); got != "6-7" {
+	if got := pools.Assigned(w.Decide(m).Plan.Assignments, w.key()).String(); got != "6-7" {
 		t.Errorf("the container gets CPUs %q; want 6-7, because CPU 4 leaves and CPU 5 is in no cgroup", got)
 	}
 }
@@ -135,7 +135,7 @@ func TestRecover(t *testing.T) {
 	w.node.WriteFile(w.id, cgroup.FileCPUs, "6-7")
 	w.Assign(w.Recovered())
 	w.RecoverLate()
-	if got := desired.Assigned(w.Assignments(), w.key()).String(); got != "6-7" {
+	if got := pools.Assigned(w.Assignments(), w.key()).String(); got != "6-7" {
 		t.Errorf("recovered CPUs %q; want 6-7", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -90,8 +89,8 @@ func (s *survey) partitions() desiredPartitions {
 		part := cgroup.DesiredPartition{Path: t.Path, Container: t.Container, CPUs: t.CPUs}
 		switch {
 		case !on:
-		case !desired.Partitionable(t):
-			w.mixed[t.Container] = desired.Unpartitionable(t)
+		case !t.Partitionable():
+			w.mixed[t.Container] = t.Unpartitionable()
 		default:
 			part.Type = settings.PartitionType(s.input.Inventory, t, s.host.Kernel)
 			delete(w.former, t.Path)

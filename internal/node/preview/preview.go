@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -97,8 +98,8 @@ func Exclusive(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 
 // newSurvey reads the node with the journal on disk.
 func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topology.Topology, log *slog.Logger) (*survey, error) {
-	j, err := undo.Peek(h.JournalFile, h.RunDir)
-	if err != nil {
+	j, err := undo.File{Name: h.JournalFile, RunDir: h.RunDir}.Find()
+	if err = cmp.Or(err, j.Damage); err != nil {
 		log.Warn("journal is not used, or only in part", "error", err)
 	}
 	machine := usablecpus.CutOrLog(t, h.Cgroups, log)

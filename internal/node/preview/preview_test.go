@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -197,7 +198,7 @@ func TestExclusive(t *testing.T) {
 func TestOwners(t *testing.T) {
 	n := nodefixture.New(t, nodefixture.Spec{Kernel: nodefixture.KernelLike(6, 12)})
 	n.YAML = nodefixture.WithPartitions(n.YAML)
-	n.Boot = hostenv.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
+	n.Boot = noise.BootFacts{Boot: noise.Boot{ManagedIRQ: cpuset.Range(4, 7)}}
 	app := n.RunContainer(n.RunPod("a", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	du := n.RunContainer(n.RunPod("b", "default", "guaranteed", 1, map[string]string{"cpu-load-balancing.workload.openshift.io/du": "disable"}), "du", nodefixture.WholeCPUs(1))
 	n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "shared", cri.Resources{Shares: 512})
@@ -287,7 +288,7 @@ func TestWithheldCPUs(t *testing.T) {
 // TestPreviewOfClaims checks that a preview plans with the claims of the journal and their CPUs, also after
 // a reboot. A container of the claim gets the claim's CPUs, and no other container does.
 func TestPreviewOfClaims(t *testing.T) {
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestPreviewOfClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := nodefixture.New(t, nodefixture.Spec{})
 			n.YAML = nodefixture.ClaimsYAML
-			err := undo.Save(n.Host().JournalFile, "", undo.Document{BootID: bootID,
+			err := undo.File{Name: n.Host().JournalFile}.Save(undo.Document{BootID: bootID,
 				Claims: []pools.Claim{{UID: "u", Namespace: "ran", Name: "du", PodUID: "du", Containers: []string{"app"},
 					Parts: []pools.ClaimPart{{Request: "cpus", Device: "numa1", CPUs: 2}}}},
 				Assignments: []pools.Assignment{{Key: pools.Key{Container: "cpus|numa1|", Claim: "u"}, CPUs: cpuset.Of(5, 7)}}}) // a new claim would get 5-6

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
@@ -17,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -64,7 +66,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	for _, u := range found.Units {
 		m.PutUnit(u)
 	}
-	known := undo.New(j)
+	known := j.Journal()
 	if !settings.Pools.Kubelet { // as the daemon does
 		m.Recall(known.Facts().Others)
 	}
@@ -79,14 +81,14 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	inPods.NoteAll(found.InPods)
 	q := quiet.New(j.Resting)
 	q.Begin(settings.Config.Quiet, time.Now())
-	kubelet, err := desired.ReadKubelet(ctx, h, m)
+	kubelet, err := statickubelet.Read(ctx, h, m)
 	for _, err := range []error{err, h.Boot.Err} {
 		if err != nil {
 			s.unread = append(s.unread, err)
 		}
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: desired.NewFormula(settings.Config.WeightFormula), Journal: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: formula.New(settings.Config.WeightFormula), Journal: known,
 		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
@@ -96,7 +98,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 func (s *survey) decide(ctx context.Context, in desired.Input) {
 	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Inventory)
 	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Journal); in.Formula.IsGuess() {
-		in.Formula.Take(desired.FetchFormula(ctx))
+		in.Formula.Take(formula.Fetch(ctx))
 	}
 	s.input = in
 	s.Decision = in.Decide()

@@ -31,6 +31,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -46,7 +47,7 @@ type Sources struct {
 	Host       *hostenv.Host
 	Log        *slog.Logger
 	Now        func() time.Time
-	Notify     *hostenv.Notifier
+	Notify     *service.Notifier
 	Settings   *desired.Settings
 	Inventory  *inventory.Inventory
 	Cache      *kernelstate.Cache

@@ -15,7 +15,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/drift"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
@@ -24,6 +23,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -54,12 +54,12 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	if err == nil {
 		_, err = settings.Begin(c, w.node.CPUs.Now(), nil)
 	}
-	notify, failed := hostenv.NewNotifier(w.node.Logger())
+	notify, failed := service.NewNotifier(w.node.Logger())
 	if err = errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
 	h.Observes, h.RunDir = observe, ""
-	log, m, journal := w.node.Logger(), inventory.New(h.Driver), undo.New(undo.Document{})
+	log, m, journal := w.node.Logger(), inventory.New(h.Driver), undo.Document{}.Journal()
 	cache, backoffs, inPods := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), auxiliary.New(h.Driver)
 	facts := &planning.New(planning.Sources{Journal: journal}, "").Facts
 	s := publish.Sources{

@@ -37,7 +37,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, inventory: inventory.New(cgroup.DriverSystemd), journal: undo.New(undo.Document{}),
+		t: t, inventory: inventory.New(cgroup.DriverSystemd), journal: undo.Document{}.Journal(),
 		now: time.Unix(1000, 0), states: make(map[cgroup.Path]cgroup.State), canceled: make(chan struct{}),
 	}
 	w.inventory.UseClock(func() time.Time { return w.now })

@@ -1,8 +1,8 @@
 package requests
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -43,7 +43,7 @@ func (q *Queue) Keep(e *inventory.Container, p *pools.Placement, asked cri.Resou
 	case asked.Quota > 0 && p.Unlimited:
 		keep.Quota = -1
 	case asked.Quota != 0 && p.Limit != 0:
-		keep.Quota, keep.Period = desired.LimitQuota(p)
+		keep.Quota, keep.Period = cgroup.LimitQuota(p.Limit)
 	}
 	if !p.Mems.IsEmpty() && asked.Mems != "" && !q.cache.IsBusy(e.Path) {
 		keep.Mems = p.Mems.String()

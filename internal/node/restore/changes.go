@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -24,7 +24,7 @@ type Change struct {
 // changes returns the writes of a restore, and the number of originals of cgroups that have ended. An
 // unreadable value is a difference.
 func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, err error) {
-	originals, kubeletErr := desired.KubeletOriginals(ctx, h, j.Originals)
+	originals, kubeletErr := statickubelet.Originals(ctx, h, j.Originals)
 	var leaves []cgroup.Path
 	parts := withParking(h, slices.DeleteFunc(slices.Clone(originals), func(o undo.Original) bool { return !isOfPartition(o) }))
 	for _, o := range parts {
@@ -58,7 +58,7 @@ func changes(ctx context.Context, h *hostenv.Host, j undo.Document) (r Report, e
 }
 
 func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
-	st, err := undo.StateOf(ctx, h, o)
+	st, err := o.Now(ctx, h)
 	if errors.Is(err, cgroup.ErrGone) {
 		r.Gone++
 		return
@@ -67,7 +67,7 @@ func change(ctx context.Context, h *hostenv.Host, o undo.Original, r *Report) {
 	if err == nil && o.Unit == "" {
 		to, _, err = restoring(h, o)
 	}
-	d, differs := undo.Compare(h, o, st, err)
+	d, differs := o.Difference(h, st, err)
 	switch {
 	case err != nil:
 		r.Differs = append(r.Differs, d)

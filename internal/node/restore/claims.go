@@ -6,7 +6,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/layout"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -25,7 +24,7 @@ func checkClaims(o Options) error {
 // Claims returns the names of the ResourceClaims of the journal, sorted. It returns no names if the journal cannot be
 // read, which restore and the daemon report.
 func Claims(c *config.Config) []string {
-	j, _ := undo.Find(hostenv.JournalPath(c), c.RunDir)
+	j, _ := undo.File{Name: c.JournalFile(), RunDir: c.RunDir}.Find()
 	return namesOf(j.Claims)
 }
 

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -21,7 +21,7 @@ import (
 func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Report, error) {
 	var parts []undo.Original
 	var kubeletErr error
-	j.Originals, kubeletErr = desired.KubeletOriginals(ctx, h, j.Originals)
+	j.Originals, kubeletErr = statickubelet.Originals(ctx, h, j.Originals)
 	j.Originals = slices.DeleteFunc(slices.Clone(j.Originals), func(o undo.Original) bool {
 		if isOfPartition(o) {
 			parts = append(parts, o)
@@ -48,7 +48,7 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 	rest := undo.Document{BootID: j.BootID, Accepted: j.Accepted, Originals: left}
 	for _, o := range j.Originals {
 		err := failed[o.Key()]
-		st, readErr := undo.StateOf(ctx, h, o)
+		st, readErr := o.Now(ctx, h)
 		if errors.Is(readErr, cgroup.ErrGone) && err == nil {
 			if r.Gone++; o.Unit != "" {
 				rest.Originals = append(rest.Originals, o) // systemd keeps the property until the machine boots
@@ -58,16 +58,16 @@ func restoreOriginals(ctx context.Context, h *hostenv.Host, j undo.Document) (Re
 		if err = cmp.Or(err, readErr); err != nil {
 			rest.Originals = append(rest.Originals, o)
 		}
-		if d, differs := undo.Compare(h, o, st, err); differs {
+		if d, differs := o.Difference(h, st, err); differs {
 			r.Differs = append(r.Differs, d)
 		} else {
 			r.Restored = append(r.Restored, o)
 		}
 	}
 	if len(rest.Originals) == 0 {
-		return r, errors.Join(kubeletErr, parkErr, undo.Remove(h.JournalFile, h.RunDir, j.BootID))
+		return r, errors.Join(kubeletErr, parkErr, undo.File{Name: h.JournalFile, RunDir: h.RunDir}.Remove(j.BootID))
 	}
-	return r, errors.Join(kubeletErr, parkErr, undo.Save(h.JournalFile, "", rest))
+	return r, errors.Join(kubeletErr, parkErr, undo.File{Name: h.JournalFile}.Save(rest))
 }
 
 // writeOriginal also records the value with the runtime or systemd, which would overwrite it.
@@ -103,7 +103,7 @@ func revert(ctx context.Context, h *hostenv.Host, o undo.Original) error {
 	if h.Units == nil {
 		return fmt.Errorf("no systemd to give %s its %s back", o.Unit, o.File)
 	}
-	err := h.Units.Revert(ctx, o.Unit, undo.Properties([]undo.Original{o}), h.Nodes)
+	err := h.Units.Revert(ctx, o.Unit, o.Properties(), h.Nodes)
 	if errors.Is(err, cgroup.ErrGone) {
 		return nil // the unit does not exist any more
 	}

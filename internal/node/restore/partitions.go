@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -144,7 +145,7 @@ func withParking(h *hostenv.Host, parts []undo.Original) []undo.Original {
 
 // partitionsLeft reports whether a daemon may have left partitions; false if unreadable.
 func partitionsLeft(isolation config.Isolation) bool {
-	fs, err := cgroup.Open(hostenv.CgroupRoot)
+	fs, err := cgroup.Open(kernelfs.CgroupRoot)
 	if err != nil {
 		return false
 	}

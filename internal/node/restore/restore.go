@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hosttuning"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/preview"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -62,7 +63,7 @@ func DryRestore(ctx context.Context, o Options) (Report, error) {
 // original that cannot be written stays in the journal and is reported as a difference; the
 // other originals are restored.
 func Restore(ctx context.Context, o Options) (Report, error) {
-	unlock, err := hostenv.Lock(o.Config.RunDir)
+	unlock, err := service.Lock(o.Config.RunDir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -86,8 +87,8 @@ func restoreAll(ctx context.Context, o Options, dryRun bool) (Report, error) {
 }
 
 func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
-	name := hostenv.JournalPath(o.Config)
-	j, err := undo.Find(name, o.Config.RunDir)
+	file := undo.File{Name: o.Config.JournalFile(), RunDir: o.Config.RunDir}
+	j, err := file.Find()
 	if err != nil {
 		return Report{}, err
 	}
@@ -99,7 +100,7 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 		if dryRun || len(j.Claims) == 0 {
 			return r, nil
 		}
-		return r, undo.Remove(name, o.Config.RunDir, j.BootID)
+		return r, file.Remove(j.BootID)
 	}
 	h, closeHost, openErr := hostenv.Open(ctx, o.Config, o.Topology)
 	if openErr != nil {
@@ -112,11 +113,11 @@ func restoreHost(ctx context.Context, o Options, dryRun bool) (Report, error) {
 		if j.Originals, presumeErr = preview.Presume(ctx, &h, o.Config, o.Topology, j.BootID, o.Log); presumeErr != nil {
 			return Report{}, errors.Join(j.Damage, fmt.Errorf("find the daemon's changes without a journal: %w", presumeErr))
 		}
-		note = lostNote(name, j.Damage, j.Originals)
+		note = lostNote(file.Name, j.Damage, j.Originals)
 	} else if j.Damage != nil {
-		note = fmt.Sprintf("%v: the originals in %s alone are restored", j.Damage, name)
+		note = fmt.Sprintf("%v: the originals in %s alone are restored", j.Damage, file.Name)
 	}
-	r, err = OnHost(ctx, &h, j.Document, o.Config.Isolation, dryRun)
+	r, err = OnHost(ctx, &h, j, o.Config.Isolation, dryRun)
 	r.Note, r.Claims = note, namesOf(j.Claims)
 	return r, err
 }

@@ -85,7 +85,7 @@ func (n node) presumed() undo.Document {
 func (n node) checkMark(want bool) {
 	n.T.Helper()
 	none := filepath.Join(n.T.TempDir(), "journal.json")
-	if f, err := undo.Find(none, n.Host().RunDir); err != nil || f.Lost != want {
+	if f, err := (undo.File{Name: none, RunDir: n.Host().RunDir}).Find(); err != nil || f.Lost != want {
 		n.T.Errorf("a missing journal is lost: %v, %v; want %v", f.Lost, err, want)
 	}
 }

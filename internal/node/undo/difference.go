@@ -18,8 +18,8 @@ type Difference struct {
 	Reason   string `json:"reason"`
 }
 
-// StateOf returns the present values of an original's cgroup, or systemd's for a unit.
-func StateOf(ctx context.Context, h *hostenv.Host, o Original) (cgroup.State, error) {
+// Now returns the present values of the original's cgroup, or systemd's for a unit.
+func (o Original) Now(ctx context.Context, h *hostenv.Host) (cgroup.State, error) {
 	if o.Unit == "" || h.Units == nil {
 		return h.Cgroups.Read(o.Path)
 	}
@@ -29,9 +29,9 @@ func StateOf(ctx context.Context, h *hostenv.Host, o Original) (cgroup.State, er
 	return stateOf(st), err
 }
 
-// Compare compares an original with the present values. Failure is the error of the
-// restore, if any. Compare reports whether there is a difference.
-func Compare(h *hostenv.Host, o Original, st cgroup.State, failure error) (d Difference, differs bool) {
+// Difference compares the original with the present values. Failure is the error of the
+// restore, if any. It reports whether there is a difference.
+func (o Original) Difference(h *hostenv.Host, st cgroup.State, failure error) (d Difference, differs bool) {
 	d = Difference{Original: o, Now: value(o.File, o.Unit, st)}
 	if all, isSet := map[string]cpuset.Set{cgroup.FileCPUs: h.Possible, cgroup.FileMems: h.Nodes}[o.File]; isSet {
 		d.Harmless = isAllOrNone(o.Value, all) && isAllOrNone(d.Now, all)

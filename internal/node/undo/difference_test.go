@@ -34,7 +34,7 @@ func TestCompare(t *testing.T) {
 		"another weight":            {file: cgroup.FileWeight, was: "100", is: cgroup.State{Weight: 79}, differs: true},
 		"the original, not written": {file: cgroup.FileCPUs, was: "0-3", is: cgroup.State{CPUs: some}, failure: errors.New("busy"), differs: true},
 	} {
-		d, differs := undo.Compare(h, undo.Original{File: c.file, Value: c.was}, c.is, c.failure)
+		d, differs := undo.Original{File: c.file, Value: c.was}.Difference(h, c.is, c.failure)
 		if differs != c.differs || d.Harmless != c.harmless || differs == (d.Reason == "") {
 			t.Errorf("%s: differs %t, %+v; want %t, harmless %t, and a reason for a difference", name, differs, d, c.differs, c.harmless)
 		}

@@ -6,6 +6,6 @@
 // disk as a Document. The newest changes are also in a file in memory (WriteRecent).
 // A value may be changed only after its original is in one of the files
 // (Journal.Blocks), unless the disk does not answer in time. Original values are
-// never replaced while the cgroup exists. Compare compares an original with the
-// present value.
+// never replaced while the cgroup exists. Original.Difference compares one with
+// the present value.
 package undo

@@ -1,18 +1,13 @@
 package undo
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // A version is raised when an older daemon could misread the file. Since version 2 the file
@@ -33,7 +28,14 @@ type Document struct {
 	// 0 in files of older daemons.
 	Change int `json:"change,omitempty"`
 	// OnDisk is the newest change of the file on disk, if the document was read; 0 if it is unknown.
-	OnDisk      int                `json:"-"`
+	OnDisk int `json:"-"`
+	// EarlierBoot means that Find found a journal of an earlier boot.
+	EarlierBoot bool `json:"-"`
+	// Lost means that there was a journal of this boot whose originals are unknown now.
+	Lost bool `json:"-"`
+	// Damage is the reason why the file cannot be used; nil if the file is missing. Without Lost, it is
+	// the reason why newer changes in RunDir cannot be used.
+	Damage      error              `json:"-"`
 	Originals   []Original         `json:"originals"`
 	Assignments []pools.Assignment `json:"assignments"`
 	// Unhinted are the containers whose CPUs were chosen before the kubelet reported their
@@ -125,16 +127,6 @@ type Accepted struct {
 	Online  cpuset.Set `json:"online"`
 	// Auto are the CPUs of partitions with cpus: auto, in order. They end with the boot.
 	Auto []cpuset.Set `json:"auto,omitempty"`
-}
-
-// AcceptedOn returns the description of a configuration's pools on a machine, without Auto.
-func AcceptedOn(c *config.Config, t *topology.Topology) (Accepted, error) {
-	b, err := json.Marshal(c.Pools)
-	if err != nil {
-		return Accepted{}, err
-	}
-	sum := sha256.Sum256(b)
-	return Accepted{Pools: hex.EncodeToString(sum[:]), Present: t.Present, Online: t.Online}, nil
 }
 
 // OnOtherMachine reports whether the same pools were accepted on a machine with other CPUs.

@@ -5,25 +5,25 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 )
 
 // TestFind checks each condition of a journal that a restore can find.
 func TestFind(t *testing.T) {
 	name, runDir := filepath.Join(t.TempDir(), "journal.json"), filepath.Join(t.TempDir(), "run")
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	save := func(bootID string) {
-		if err := undo.Save(name, runDir, undo.Document{BootID: bootID}); err != nil {
+		if err := (undo.File{Name: name, RunDir: runDir}).Save(undo.Document{BootID: bootID}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(what string, lost, damaged, earlier, unreadable bool) {
 		t.Helper()
-		f, err := undo.Find(name, runDir)
+		f, err := undo.File{Name: name, RunDir: runDir}.Find()
 		if f.Lost != lost || (f.Damage != nil) != damaged || f.EarlierBoot != earlier || (err != nil) != unreadable {
 			t.Errorf("%s: lost %t, %v, of an earlier boot %t, %v", what, f.Lost, f.Damage, f.EarlierBoot, err)
 		}
@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 	check("the mark alone", true, false, false, false)
 	save("earlier")
 	check("an earlier boot's", false, false, true, false)
-	if err := undo.Remove(name, runDir, boot); err != nil {
+	if err := (undo.File{Name: name, RunDir: runDir}).Remove(boot); err != nil {
 		t.Fatal(err)
 	}
 	check("after a restore", false, false, false, false)

@@ -22,8 +22,8 @@ type Journal struct {
 	bare      bool
 }
 
-// New returns the journal of a document.
-func New(d Document) *Journal {
+// Journal returns a journal that begins with the document.
+func (d Document) Journal() *Journal {
 	j := &Journal{originals: make(map[Key]Original, len(d.Originals)), recent: make(map[Key]int), facts: d, bare: len(d.Originals) == 0}
 	j.facts.Originals = nil
 	j.changes, j.kept, j.sent, j.durable = d.Change, d.Change, d.OnDisk, d.OnDisk

@@ -13,13 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 func sampleJournal() undo.Document {
@@ -50,17 +48,17 @@ func claimedJournal() undo.Document {
 func TestJournalRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "state", "journal.json")
 	want := claimedJournal()
-	if err := undo.Save(name, "", want); err != nil {
+	if err := (undo.File{Name: name}).Save(want); err != nil {
 		t.Fatal(err)
 	}
-	got, note := undo.Load(name, "", "boot-1", time.Now())
+	got, note := undo.File{Name: name}.Load("boot-1", time.Now())
 	if note != nil {
 		t.Fatal(note)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("journal (-written +read):\n%s", d)
 	}
-	got, note = undo.Load(name, "", "boot-2", time.Now())
+	got, note = undo.File{Name: name}.Load("boot-2", time.Now())
 	want = undo.Document{BootID: "boot-2", Claims: want.Claims, Assignments: want.Assignments[len(want.Assignments)-1:]}
 	if d := cmp.Diff(want, got); note != nil || d != "" {
 		t.Errorf("journal of an earlier boot: %v; want claims and their CPUs alone (-want +read):\n%s", note, d)
@@ -106,7 +104,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			j, note := undo.Load(file, "", "boot-1", time.Unix(7, 0))
+			j, note := undo.File{Name: file}.Load("boot-1", time.Unix(7, 0))
 			if !errors.Is(note, undo.ErrDamaged) {
 				t.Errorf("note = %v; want that the journal is damaged", note)
 			}
@@ -125,7 +123,7 @@ func TestBadJournalIsSetAside(t *testing.T) {
 func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "journal.json")
-	if err := undo.Save(name, "", sampleJournal()); err != nil {
+	if err := (undo.File{Name: name}).Save(sampleJournal()); err != nil {
 		t.Fatal(err)
 	}
 	// A directory at the place of the new file makes the write fail.
@@ -133,10 +131,10 @@ func TestFullDiskKeepsTheOldJournal(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(blocked, "journal.json", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := undo.Save(filepath.Join(blocked, "journal.json"), "", undo.Document{}); err == nil {
+	if err := (undo.File{Name: filepath.Join(blocked, "journal.json")}).Save(undo.Document{}); err == nil {
 		t.Error("no error although the journal could not be replaced")
 	}
-	if j, note := undo.Load(name, "", "boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
+	if j, note := (undo.File{Name: name}).Load("boot-1", time.Now()); note != nil || len(j.Originals) != 2 {
 		t.Errorf("old journal = %+v, %v", j, note)
 	}
 }
@@ -225,29 +223,6 @@ func TestJournalOfAnEarlierBuild(t *testing.T) {
 	}
 }
 
-// TestDigestOfPools checks that a configuration has the digest that earlier builds recorded. With
-// another digest, an upgrade of the daemon loses the CPUs of cpus: auto, and the record that the
-// pools fitted. New fields of the pools need omitzero.
-func TestDigestOfPools(t *testing.T) {
-	c, err := config.Parse([]byte(`
-apiVersion: config.cpupoold.io/v1alpha1
-kind: CPUPoolConfiguration
-partitions: [{type: management, cpus: auto, namespaces: [kube-system]}]
-guaranteed: {cpus: 4-7, overrides: [isolated-cpus], mixed: {cpus: "2", namespaces: [ran]}, options: {core-type: prefer-performance}}
-units: {du.service: {cpus: 1}}
-`), "config.yaml", config.Overrides{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := undo.AcceptedOn(c, &topology.Topology{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "977d62928eedac9e41471fed1acc220dfcb6e9dde31d50f0d52d53738baaadc2"; got.Pools != want {
-		t.Errorf("digest of the pools is %s, want %s", got.Pools, want)
-	}
-}
-
 // TestJournalVersions checks which versions are read, and which one a document gets.
 func TestJournalVersions(t *testing.T) {
 	withoutCPUs, withoutClaim, afterwards := claimedJournal(), claimedJournal(), claimedJournal()
@@ -309,14 +284,14 @@ func TestAcceptedOutlivesTheBoot(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal.json")
 	was := sampleJournal()
 	was.Accepted = &undo.Accepted{Pools: "x", Present: cpuset.Of(0), Online: cpuset.Of(0), Auto: []cpuset.Set{cpuset.Of(0)}}
-	if err := undo.Save(name, "", was); err != nil {
+	if err := (undo.File{Name: name}).Save(was); err != nil {
 		t.Fatal(err)
 	}
-	if j, note := undo.Load(name, "", "boot-1", time.Now()); note != nil || !j.Accepted.Equal(*was.Accepted) {
+	if j, note := (undo.File{Name: name}).Load("boot-1", time.Now()); note != nil || !j.Accepted.Equal(*was.Accepted) {
 		t.Errorf("journal of this boot = %+v, %v", j, note)
 	}
 	was.Accepted.Auto = nil
-	j, note := undo.Load(name, "", "boot-2", time.Now())
+	j, note := undo.File{Name: name}.Load("boot-2", time.Now())
 	if note != nil || !j.Accepted.Equal(*was.Accepted) || len(j.Originals)+len(j.Assignments) != 0 {
 		t.Errorf("journal of an earlier boot = %+v, %v", j, note)
 	}
@@ -332,15 +307,15 @@ func TestOriginalOfAUnit(t *testing.T) {
 	moved := was
 	moved.Path, moved.Value = "radio.slice/du.service", "4-5"
 	for name, l := range map[string]*undo.Journal{
-		"noted":        undo.New(undo.Document{}),
-		"journal":      undo.New(undo.Document{Originals: []undo.Original{was, moved}}),
-		"other order":  undo.New(undo.Document{Originals: []undo.Original{moved, was}}),
-		"one and note": undo.New(undo.Document{Originals: []undo.Original{was}}),
+		"noted":        undo.Document{}.Journal(),
+		"journal":      undo.Document{Originals: []undo.Original{was, moved}}.Journal(),
+		"other order":  undo.Document{Originals: []undo.Original{moved, was}}.Journal(),
+		"one and note": undo.Document{Originals: []undo.Original{was}}.Journal(),
 	} {
 		l.Note(was)
 		l.Note(moved)
-		if got := undo.Properties(l.UnitOriginals()["du.service"]); len(got) != 1 || got[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
-			t.Errorf("%s: %v; want no value", name, got)
+		if all := l.UnitOriginals()["du.service"]; len(all) != 1 || all[0].Properties()[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
+			t.Errorf("%s: %v; want no value", name, all)
 		}
 	}
 }

@@ -39,16 +39,13 @@ func (o Original) Compare(p Original) int {
 	return cmp.Or(cmp.Compare(o.Path, p.Path), cmp.Compare(o.File, p.File))
 }
 
-// Properties returns the originals of a unit as systemd's properties.
-func Properties(originals []Original) []cgroup.Property {
+// Properties returns the original of a unit as systemd's property. It returns none for a file without a property.
+func (o Original) Properties() []cgroup.Property {
 	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
-	var all []cgroup.Property
-	for _, o := range originals {
-		if name, ok := names[o.File]; ok {
-			all = append(all, cgroup.Property{Name: name, Value: o.Value})
-		}
+	if name, ok := names[o.File]; ok {
+		return []cgroup.Property{{Name: name, Value: o.Value}}
 	}
-	return all
+	return nil
 }
 
 // kernelFile returns the file of the cgroup that a write changes, by whichever way.

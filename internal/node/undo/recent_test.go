@@ -15,6 +15,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/durable"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -23,21 +24,21 @@ import (
 
 // files are the journal's files of a daemon.
 type files struct {
-	t            *testing.T
-	name, runDir string
-	boot         string
+	t *testing.T
+	undo.File
+	boot string
 }
 
 func newFiles(t *testing.T) files {
 	t.Helper()
-	boot, err := hostenv.ReadBootID()
+	boot, err := kernelfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files{t, filepath.Join(t.TempDir(), "journal.json"), t.TempDir(), boot}
+	return files{t, undo.File{Name: filepath.Join(t.TempDir(), "journal.json"), RunDir: t.TempDir()}, boot}
 }
 
-func (f files) recent() string { return filepath.Join(f.runDir, "journal.recent") }
+func (f files) recent() string { return filepath.Join(f.RunDir, "journal.recent") }
 
 // save saves a journal on disk.
 func (f files) save(j *undo.Journal) {
@@ -46,7 +47,7 @@ func (f files) save(j *undo.Journal) {
 	if !due {
 		f.t.Fatal("no save is due")
 	}
-	if err := undo.Save(f.name, f.runDir, d); err != nil {
+	if err := f.Save(d); err != nil {
 		f.t.Fatal(err)
 	}
 	j.EndSave(upTo, nil, time.Unix(100, 0))
@@ -56,7 +57,7 @@ func (f files) save(j *undo.Journal) {
 // another value, an end of an original, and an assignment.
 func (f files) killed() {
 	f.t.Helper()
-	j := undo.New(undo.Document{BootID: f.boot})
+	j := undo.Document{BootID: f.boot}.Journal()
 	for _, o := range []undo.Original{
 		{Path: "kept", File: cgroup.FileCPUs, Value: "0-7"}, {Path: "resized", File: cgroup.FileMax, Value: "1000 100000"},
 		{Path: "u", Unit: "reverted.service", File: cgroup.FileCPUs, Value: "1"}, {Path: "v", Unit: "du.service", File: cgroup.FileCPUs, Value: "2"},
@@ -68,7 +69,7 @@ func (f files) killed() {
 	j.Amend(undo.Key{Path: "resized", File: cgroup.FileMax}, "2000 100000")
 	j.ForgetUnit("reverted.service")
 	j.SetAssignments([]pools.Assignment{{Key: pools.Key{PodUID: "p", Container: "app"}, CPUs: cpuset.Of(4)}})
-	if j.WriteRecent(f.runDir); !j.Safe() || j.MustWait(j.Newest()) || j.IsSaved(j.Newest()) {
+	if j.WriteRecent(f.RunDir); !j.Safe() || j.MustWait(j.Newest()) || j.IsSaved(j.Newest()) {
 		f.t.Fatal("the changes are not in memory alone")
 	}
 }
@@ -110,7 +111,7 @@ func TestReadRecent(t *testing.T) {
 		return func(f files) { f.rewrite(f.recent(), 1, func(d map[string]any) { d[key] = value }) }
 	}
 	document := func(key string, value any) func(f files) {
-		return func(f files) { f.rewrite(f.name, 2, func(d map[string]any) { d[key] = value }) }
+		return func(f files) { f.rewrite(f.Name, 2, func(d map[string]any) { d[key] = value }) }
 	}
 	write := func(content string) func(f files) {
 		return func(f files) {
@@ -126,7 +127,7 @@ func TestReadRecent(t *testing.T) {
 	}{
 		"newer":          {func(files) {}, newest, false},
 		"missing":        {func(f files) { _ = os.Remove(f.recent()) }, onDisk, false},
-		"no directory":   {func(f files) { _ = os.RemoveAll(f.runDir) }, onDisk, false},
+		"no directory":   {func(f files) { _ = os.RemoveAll(f.RunDir) }, onDisk, false},
 		"equal":          {document("change", 8), onDisk, false},
 		"older":          {document("change", 9), onDisk, false},
 		"saved since":    {document("change", 6), newest, false},
@@ -142,26 +143,22 @@ func TestReadRecent(t *testing.T) {
 		"too large":      {func(f files) { _ = os.Truncate(f.recent(), 1<<20+1) }, onDisk, true},
 		"a directory":    {func(f files) { _ = errors.Join(os.Remove(f.recent()), os.Mkdir(f.recent(), 0o700)) }, onDisk, true},
 		"bad claim":      {recent("assignments", []any{map[string]any{"podUID": "p", "claim": "c", "cpus": "4"}}), onDisk, true},
-		"lost journal":   {func(f files) { _ = os.Remove(f.name) }, "[] 0", false},
+		"lost journal":   {func(f files) { _ = os.Remove(f.Name) }, "[] 0", false},
 		"after a reboot": {func(f files) { document("bootID", "earlier")(f); recent("bootID", "earlier")(f) }, "[] 0", false},
-		"restored":       {func(f files) { _ = undo.Remove(f.name, f.runDir, f.boot) }, "[] 0", false},
+		"restored":       {func(f files) { _ = f.Remove(f.boot) }, "[] 0", false},
 		"restored in part": {func(f files) {
-			_ = undo.Save(f.name, "", undo.Document{BootID: f.boot, Originals: []undo.Original{{Path: "rest", Value: "1"}}})
+			_ = undo.File{Name: f.Name}.Save(undo.Document{BootID: f.boot, Originals: []undo.Original{{Path: "rest", Value: "1"}}})
 		}, "[rest=1] 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t)
 			f.killed()
 			c.change(f)
-			d, err := undo.Peek(f.name, f.runDir)
-			if got := summary(d); got != c.want || (err != nil) != c.damaged {
-				t.Errorf("Peek: %s, %v; want %s, damaged: %t", got, err, c.want, c.damaged)
+			d, err := f.Find()
+			if got := summary(d); got != c.want || err != nil || (d.Damage != nil) != c.damaged {
+				t.Errorf("Find: %s, %v, %v; want %s, damaged: %t", got, d.Damage, err, c.want, c.damaged)
 			}
-			found, err := undo.Find(f.name, f.runDir)
-			if got := summary(found.Document); got != c.want || err != nil || (found.Damage != nil) != c.damaged {
-				t.Errorf("Find: %s, %v, %v", got, found.Damage, err)
-			}
-			d, note := undo.Load(f.name, f.runDir, f.boot, time.Unix(7, 0))
+			d, note := f.Load(f.boot, time.Unix(7, 0))
 			if got := summary(d); got != c.want || (note != nil) != c.damaged {
 				t.Errorf("Load: %s, %v", got, note)
 			}
@@ -178,21 +175,21 @@ func TestRecentAfterRestart(t *testing.T) {
 	f := newFiles(t)
 	f.killed()
 	load := func() *undo.Journal {
-		d, note := undo.Load(f.name, f.runDir, f.boot, time.Unix(7, 0))
+		d, note := f.Load(f.boot, time.Unix(7, 0))
 		if note != nil {
 			t.Fatal(note)
 		}
-		return undo.New(d)
+		return d.Journal()
 	}
 	second := load()
 	first := second.Newest()
 	second.Note(undo.Original{Path: "second", File: cgroup.FileCPUs})
-	if second.WriteRecent(f.runDir); second.Safe() || second.Newest() != first+1 {
+	if second.WriteRecent(f.RunDir); second.Safe() || second.Newest() != first+1 {
 		t.Fatal("changes follow a file on disk that lacks older ones, or numbers begin again")
 	}
 	f.save(second)
 	second.Note(undo.Original{Path: "third", File: cgroup.FileCPUs})
-	if second.WriteRecent(f.runDir); !second.Safe() {
+	if second.WriteRecent(f.RunDir); !second.Safe() {
 		t.Fatal("changes after the save are not in memory")
 	}
 	third := load()
@@ -204,7 +201,7 @@ func TestRecentAfterRestart(t *testing.T) {
 	f.save(third)
 	fourth := load()
 	fourth.Note(undo.Original{Path: "fourth", File: cgroup.FileCPUs})
-	if fourth.WriteRecent(f.runDir); !fourth.Safe() {
+	if fourth.WriteRecent(f.RunDir); !fourth.Safe() {
 		t.Error("a daemon that knows the file on disk keeps no change in memory before its first save")
 	}
 }
@@ -214,23 +211,23 @@ func TestRecentAfterRestart(t *testing.T) {
 func TestRecentOfOlderDaemon(t *testing.T) {
 	f := newFiles(t)
 	f.killed()
-	f.rewrite(f.name, 2, func(d map[string]any) { delete(d, "change") })
-	d, note := undo.Load(f.name, f.runDir, f.boot, time.Unix(7, 0))
+	f.rewrite(f.Name, 2, func(d map[string]any) { delete(d, "change") })
+	d, note := f.Load(f.boot, time.Unix(7, 0))
 	if note != nil || d.Change != 0 {
 		t.Fatalf("change %d, %v", d.Change, note)
 	}
-	j := undo.New(d)
+	j := d.Journal()
 	for i := range 5 { // the base of the earlier changes is 4
 		j.Note(undo.Original{Path: cgroup.Path(fmt.Sprint(i)), File: cgroup.FileCPUs})
 		if i == 0 {
-			if j.WriteRecent(f.runDir); j.Safe() {
+			if j.WriteRecent(f.RunDir); j.Safe() {
 				t.Error("changes follow a file of an older daemon")
 			}
 		}
 		f.save(j)
 	}
-	d, err := undo.Peek(f.name, f.runDir)
-	if err != nil || len(d.Assignments) != 0 || len(d.Originals) != 9 {
+	d, err := f.Find()
+	if err != nil || d.Damage != nil || len(d.Assignments) != 0 || len(d.Originals) != 9 {
 		t.Errorf("journal %s, %v; want nine originals and no assignment", summary(d), err)
 	}
 }
@@ -250,9 +247,9 @@ func TestRecentFallsBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t)
-			j := undo.New(undo.Document{BootID: f.boot})
+			j := undo.Document{BootID: f.boot}.Journal()
 			j.Note(undo.Original{Path: "first", File: cgroup.FileCPUs})
-			if j.WriteRecent(f.runDir); j.Safe() {
+			if j.WriteRecent(f.RunDir); j.Safe() {
 				t.Fatal("changes follow a file on disk that does not exist")
 			}
 			f.save(j)
@@ -261,14 +258,14 @@ func TestRecentFallsBack(t *testing.T) {
 			}
 			dir := c.dir
 			if dir != "" {
-				dir = filepath.Join(f.runDir, c.dir)
+				dir = filepath.Join(f.RunDir, c.dir)
 			}
 			if j.WriteRecent(dir); j.Safe() != c.safe || j.Blocks() == c.safe {
 				t.Errorf("safe %t, writes wait %t; want safe %t", j.Safe(), j.Blocks(), c.safe)
 			}
 			f.save(j)
 			j.Note(undo.Original{Path: "last", File: cgroup.FileCPUs})
-			if j.WriteRecent(f.runDir); !j.Safe() {
+			if j.WriteRecent(f.RunDir); !j.Safe() {
 				t.Error("changes after a save are not kept in memory")
 			}
 		})
@@ -279,12 +276,12 @@ func TestRecentFallsBack(t *testing.T) {
 func TestSaveLast(t *testing.T) {
 	f := newFiles(t)
 	f.killed()
-	d, note := undo.Load(f.name, f.runDir, f.boot, time.Unix(7, 0))
-	j := undo.New(d)
+	d, note := f.Load(f.boot, time.Unix(7, 0))
+	j := d.Journal()
 	for _, observes := range []bool{true, false} {
-		err := j.SaveLast(&hostenv.Host{JournalFile: f.name, RunDir: f.runDir, Observes: observes})
-		got, peekErr := undo.Peek(f.name, "")
-		if err := errors.Join(note, err, peekErr); err != nil || (len(got.Assignments) == 1) == observes {
+		err := j.SaveLast(&hostenv.Host{JournalFile: f.Name, RunDir: f.RunDir, Observes: observes})
+		got, findErr := undo.File{Name: f.Name}.Find()
+		if err := errors.Join(note, err, findErr, got.Damage); err != nil || (len(got.Assignments) == 1) == observes {
 			t.Errorf("observes %t: %s on disk, %v", observes, summary(got), err)
 		}
 	}
@@ -342,7 +339,7 @@ func BenchmarkWriteRecent(b *testing.B) {
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory in memory
 	for _, n := range []int{10, 100, 250} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			j := undo.New(undo.Document{BootID: "boot", Change: 1, OnDisk: 1})
+			j := undo.Document{BootID: "boot", Change: 1, OnDisk: 1}.Journal()
 			var all []pools.Assignment
 			for i := range n {
 				all = append(all, pools.Assignment{Key: pools.Key{PodUID: fmt.Sprintf("6f1d1f3e-7f0c-4a6e-9a53-0000000%05d", i), Container: "app"}, CPUs: cpuset.Of(i)})

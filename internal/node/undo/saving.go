@@ -114,7 +114,7 @@ func (j *Journal) SaveLast(h *hostenv.Host) error {
 		return nil
 	}
 	ended, d := make(chan error, 1), j.document()
-	go func() { ended <- Save(h.JournalFile, h.RunDir, d) }()
+	go func() { ended <- File{h.JournalFile, h.RunDir}.Save(d) }()
 	select {
 	case err := <-ended:
 		return err

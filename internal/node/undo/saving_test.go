@@ -15,7 +15,7 @@ import (
 // TestSaving checks when writes wait for the disk, and when a save begins.
 func TestSaving(t *testing.T) {
 	now := time.Unix(100, 0)
-	j := undo.New(undo.Document{BootID: "boot"})
+	j := undo.Document{BootID: "boot"}.Journal()
 	if _, _, due := j.BeginSave(now); due || j.Blocks() {
 		t.Fatal("an unchanged journal is saved, or writes wait for it")
 	}
@@ -57,7 +57,7 @@ func TestSaving(t *testing.T) {
 // TestSetClaims checks that a change of claims makes a save due, and that equal claims make none due.
 func TestSetClaims(t *testing.T) {
 	now := time.Unix(100, 0)
-	j := undo.New(undo.Document{})
+	j := undo.Document{}.Journal()
 	var saved []pools.Claim
 	for _, c := range []struct {
 		step string
@@ -85,7 +85,7 @@ func TestSetClaims(t *testing.T) {
 // TestDropOriginals checks that dropped originals stay on disk until the next save.
 func TestDropOriginals(t *testing.T) {
 	now := time.Unix(100, 0)
-	j := undo.New(undo.Document{Originals: []undo.Original{{Path: "gone", File: cgroup.FileCPUs}, {Path: "here", File: cgroup.FileCPUs}, {Path: "gone", Unit: "du.service", File: cgroup.FileCPUs}}})
+	j := undo.Document{Originals: []undo.Original{{Path: "gone", File: cgroup.FileCPUs}, {Path: "here", File: cgroup.FileCPUs}, {Path: "gone", Unit: "du.service", File: cgroup.FileCPUs}}}.Journal()
 	gone := func(p cgroup.Path) bool { return p == "gone" }
 	j.DropOriginals(gone)
 	if j.Pending() || j.HasOriginal("gone", cgroup.FileCPUs) {

@@ -41,16 +41,20 @@ func (u *Units) RevertAgain() { clear(u.reverting) }
 func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	if err := h.Units.Revert(ctx, name, undo.Properties(originals), h.Nodes); err != nil {
+	var all []cgroup.Property
+	for _, o := range originals {
+		all = append(all, o.Properties()...)
+	}
+	if err := h.Units.Revert(ctx, name, all, h.Nodes); err != nil {
 		return err
 	}
 	for _, o := range originals {
 		// systemd applies a change before it answers the next question.
-		st, err := undo.StateOf(ctx, h, o)
+		st, err := o.Now(ctx, h)
 		if err != nil {
 			return err
 		}
-		if d, differs := undo.Compare(h, o, st, nil); differs {
+		if d, differs := o.Difference(h, st, nil); differs {
 			return fmt.Errorf("systemd has %s %q for it, not %q", o.File, d.Now, o.Value)
 		}
 		if err := verify(h, o); err != nil {

@@ -78,7 +78,7 @@ func (u *Units) Follow(ask bool, now time.Time) {
 
 // follows reports whether a unit is configured, or may still have its CPUs.
 func (u *Units) follows(name string) bool {
-	return slices.Contains(u.Settings.UnitNames(), name) || !desired.Assigned(u.assignments, pools.Key{Container: name}).IsEmpty()
+	return slices.Contains(u.Settings.UnitNames(), name) || !pools.Assigned(u.assignments, pools.Key{Container: name}).IsEmpty()
 }
 
 // SetHosts records the decisions of a pass about host services.

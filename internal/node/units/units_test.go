@@ -41,7 +41,7 @@ func newWorld(t *testing.T, yaml string, known ...inventory.UnitStatus) *world {
 	h := w.node.Host()
 	w.Units = units.New(units.Sources{
 		Host: &h, Settings: new(desired.Settings), Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
-		Journal: undo.New(undo.Document{}), Backoffs: retry.New(), Log: w.node.Logger(),
+		Journal: undo.Document{}.Journal(), Backoffs: retry.New(), Log: w.node.Logger(),
 		Submit: func(_ string, job func(context.Context) units.Result) { w.jobs = append(w.jobs, job) },
 	})
 	w.configure(yaml)

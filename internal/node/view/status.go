@@ -8,7 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -96,7 +96,7 @@ func (o *Answers) Status() *inspect.Status {
 		s.Writes = append(s.Writes, inspect.Writes{Via: string(via), OK: count(telemetry.OK), Failed: count(telemetry.Failed)})
 	}
 	s.CPUs = inspect.CPUs(in.Settings.Topology, &in.Plan, s.Pools)
-	if busy, err := telemetry.Busy(hostenv.ProcRoot); err == nil { // on an error only the load is missing
+	if busy, err := telemetry.Busy(kernelfs.ProcRoot); err == nil { // on an error only the load is missing
 		for i := range s.CPUs {
 			if c := &s.CPUs[i]; c.Online {
 				c.Busy = busy[c.ID]

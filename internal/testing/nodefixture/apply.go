@@ -80,13 +80,13 @@ func (n *Node) MakePartition(w cgroup.DesiredPartition) {
 // changeJournal changes the journal on disk, and leaves the mark that a daemon leaves.
 func (n *Node) changeJournal(change func(*undo.Journal)) {
 	n.T.Helper()
-	h, j := n.Host(), undo.New(n.Journal())
+	h, j := n.Host(), n.Journal().Journal()
 	change(j)
 	d, _, due := j.BeginSave(time.Now())
 	if !due {
 		return
 	}
-	if err := undo.Save(h.JournalFile, h.RunDir, d); err != nil {
+	if err := (undo.File{Name: h.JournalFile, RunDir: h.RunDir}).Save(d); err != nil {
 		n.T.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -50,7 +51,7 @@ type Node struct {
 	Driver   cgroup.Driver  // systemd, unless the Spec has another
 	NRI      bool           // the host connects to the runtime's NRI
 	Kernel   cgroup.PartitionKernel
-	Boot     hostenv.BootFacts
+	Boot     noise.BootFacts
 
 	// annotations selects the annotations that Client keeps, by the names of the
 	// configuration at the last call of Host.
@@ -116,7 +117,7 @@ func (n *Node) ReplaceMachine(cpus int) {
 	n.T.Helper()
 	j := n.Journal()
 	j.BootID = "the boot before"
-	if err := undo.Save(n.journalName(), "", j); err != nil {
+	if err := (undo.File{Name: n.journalName()}).Save(j); err != nil {
 		n.T.Fatal(err)
 	}
 	n.build(Spec{CPUs: cpus, Kernel: testnode.CgroupConfig{Possible: cpuset.Range(0, cpus-1), Nodes: cpuset.Range(0, 1)}})
@@ -182,8 +183,8 @@ func (n *Node) Host() hostenv.Host {
 // Journal returns the journal that the next daemon finds.
 func (n *Node) Journal() undo.Document {
 	n.T.Helper()
-	j, err := undo.Peek(n.journalName(), n.RunDir)
-	if err != nil {
+	j, err := undo.File{Name: n.journalName(), RunDir: n.RunDir}.Find()
+	if err = cmp.Or(err, j.Damage); err != nil {
 		n.T.Fatal(err)
 	}
 	return j

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -372,7 +372,7 @@ func directoryCases() []broken {
 		},
 		{
 			name: "another daemon", config: goodConfig + "runDir: " + run + "-held\n", setup: func(t *testing.T) addition {
-				unlock, err := hostenv.Lock(run + "-held")
+				unlock, err := service.Lock(run + "-held")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -3,6 +3,7 @@
 package daemon_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -161,8 +162,8 @@ func (n *node) first(pod string) (container, error) {
 // originals are those in the daemon's journal.
 func (n *node) originals() []undo.Original {
 	n.Helper()
-	j, err := undo.Peek(journal, runFiles)
-	if err != nil || len(j.Originals) == 0 {
+	j, err := undo.File{Name: journal, RunDir: runFiles}.Find()
+	if err = cmp.Or(err, j.Damage); err != nil || len(j.Originals) == 0 {
 		n.Fatalf("the journal has the originals %v, %v", j.Originals, err)
 	}
 	return j.Originals

@@ -1,4 +1,4 @@
-package desired_test
+package statickubelet_test
 
 import (
 	"context"
@@ -9,17 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/statickubelet"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
 	"github.com/cpupoold/cpupoold/pkg/pools"
-	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
 // stateFile is a fake state file of a kubelet.
@@ -81,30 +79,20 @@ func TestStaticKubelet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			m.ExpectPod(cri.Pod{ID: "sandbox", UID: "u", Namespace: "default", Name: "p"})
-			var k desired.StaticKubelet
+			var k statickubelet.Kubelet
 			for _, a := range c.answers {
 				h := hostenv.Host{CPUManager: &a.file}
 				if a.listed != nil {
 					h.Devices = a.listed
 				}
-				k.Take(desired.FetchKubelet(t.Context(), &h), m, time.Now())
+				k.Take(statickubelet.Fetch(t.Context(), &h), m, time.Now())
 			}
-			var seen pools.Input
-			in := desired.Input{
-				Settings:  desired.Settings{Config: new(config.Config), Topology: &topology.Topology{Online: cpuset.Range(0, 7)}, Pools: pools.Pools{Kubelet: true}},
-				Inventory: m, Journal: undo.New(undo.Document{}), Kubelet: k,
-				Build: func(in pools.Input) pools.Plan {
-					seen = in
-					return pools.Plan{}
-				},
-			}
-			in.Decide()
 			var held []string
-			for _, a := range seen.Held {
+			for _, a := range k.Held() {
 				held = append(held, a.CPUs.String())
 			}
-			if got := strings.Join(held, " "); got != c.held || k.CPUs().String() != c.held || seen.Pools.Shared.String() != c.shared {
-				t.Errorf("held %q, CPUs %s, shared %q; want %q, %q", got, k.CPUs(), seen.Pools.Shared, c.held, c.shared)
+			if got := strings.Join(held, " "); got != c.held || k.CPUs().String() != c.held || k.Shared().String() != c.shared {
+				t.Errorf("held %q, CPUs %s, shared %q; want %q, %q", got, k.CPUs(), k.Shared(), c.held, c.shared)
 			}
 			if !errors.Is(k.Err(), c.err) || !k.IsKnown() {
 				t.Errorf("error %v, known %t", k.Err(), k.IsKnown())
@@ -122,12 +110,12 @@ func TestStaticKubelet(t *testing.T) {
 
 // TestKubeletProblems checks the problems before the first answer and without NRI.
 func TestKubeletProblems(t *testing.T) {
-	var k desired.StaticKubelet
+	var k statickubelet.Kubelet
 	if got := k.Problems(false); len(got) > 0 || k.IsKnown() {
 		t.Errorf("before the first answer: %v", got)
 	}
 	h := hostenv.Host{CPUManager: &stateFile{state: podresources.CPUState{Policy: "static"}}}
-	k.Take(desired.FetchKubelet(t.Context(), &h), inventory.New(cgroup.DriverSystemd), time.Now())
+	k.Take(statickubelet.Fetch(t.Context(), &h), inventory.New(cgroup.DriverSystemd), time.Now())
 	if got := k.Problems(false); len(got) != 1 || got[0].Code != "KubeletUnheard" {
 		t.Errorf("without NRI: %v", got)
 	}
@@ -136,11 +124,11 @@ func TestKubeletProblems(t *testing.T) {
 // TestKubeletQuestions checks when the state file is read: after a change, one question at a
 // time, and again some time after an error.
 func TestKubeletQuestions(t *testing.T) {
-	var k desired.StaticKubelet
+	var k statickubelet.Kubelet
 	now := time.Now()
 	m := inventory.New(cgroup.DriverSystemd)
 	answer := func(err error) {
-		k.Take(desired.FetchKubelet(t.Context(), &hostenv.Host{CPUManager: &stateFile{err: err}}), m, now)
+		k.Take(statickubelet.Fetch(t.Context(), &hostenv.Host{CPUManager: &stateFile{err: err}}), m, now)
 	}
 	if k.Ask(now) {
 		t.Error("asked before an event")
@@ -170,14 +158,14 @@ func TestKubeletQuestions(t *testing.T) {
 func TestReadKubelet(t *testing.T) {
 	torn := errors.New("torn")
 	m := inventory.New(cgroup.DriverSystemd)
-	if k, err := desired.ReadKubelet(t.Context(), &hostenv.Host{}, m); err != nil || k.IsKnown() {
+	if k, err := statickubelet.Read(t.Context(), &hostenv.Host{}, m); err != nil || k.IsKnown() {
 		t.Errorf("without a static kubelet: %v", err)
 	}
-	if _, err := desired.ReadKubelet(t.Context(), &hostenv.Host{CPUManager: &stateFile{}}, m); err != nil {
+	if _, err := statickubelet.Read(t.Context(), &hostenv.Host{CPUManager: &stateFile{}}, m); err != nil {
 		t.Error(err)
 	}
 	h := hostenv.Host{CPUManager: &stateFile{err: torn}}
-	if _, err := desired.ReadKubelet(t.Context(), &h, m); !errors.Is(err, torn) || !errors.Is(err, hostenv.ErrNoKubelet) {
+	if _, err := statickubelet.Read(t.Context(), &h, m); !errors.Is(err, torn) || !errors.Is(err, podresources.ErrNoKubelet) {
 		t.Errorf("without any answer: %v", err)
 	}
 }
@@ -203,7 +191,7 @@ func TestKubeletOriginals(t *testing.T) {
 		if c.kubelet != nil {
 			h.CPUManager = c.kubelet
 		}
-		got, err := desired.KubeletOriginals(t.Context(), &h, all)
+		got, err := statickubelet.Originals(t.Context(), &h, all)
 		if got[0].Value != c.want || got[3].Value != c.want || got[1] != all[1] || got[2] != all[2] || (err != nil) != c.fails {
 			t.Errorf("%s: %v, %v; want CPUs %s", name, got, err, c.want)
 		}

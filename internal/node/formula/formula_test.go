@@ -1,4 +1,4 @@
-package desired_test
+package formula_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/config"
-	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -29,7 +29,7 @@ func TestFormulaOfVersion(t *testing.T) {
 		"":                                                  "",
 		"runc version one":                                  "",
 	} {
-		got, err := desired.FormulaOfVersion(out)
+		got, err := formula.OfVersion(out)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("FormulaOfVersion(%q) = %q, %v; want %q", out, got, err, want)
 		}
@@ -40,7 +40,7 @@ func FuzzFormulaOfVersion(f *testing.F) {
 	f.Add("runc version 1.3.2")
 	f.Add("crun version 99999999999999999999.1")
 	f.Fuzz(func(t *testing.T, out string) {
-		if got, err := desired.FormulaOfVersion(out); (err == nil) != (got == config.WeightLinear || got == config.WeightQuadratic) {
+		if got, err := formula.OfVersion(out); (err == nil) != (got == config.WeightLinear || got == config.WeightQuadratic) {
 			t.Errorf("FormulaOfVersion(%q) = %q, %v", out, got, err)
 		}
 	})
@@ -50,17 +50,17 @@ func FuzzFormulaOfVersion(f *testing.F) {
 func TestFormulaOfWeight(t *testing.T) {
 	for shares := uint64(0); shares <= 262144; shares += 7 {
 		linear, quadratic := cgroup.WeightLinear(shares), cgroup.WeightQuadratic(shares)
-		if f, ok := desired.FormulaOfWeight(shares, linear); ok && f != config.WeightLinear {
+		if f, ok := formula.OfWeight(shares, linear); ok && f != config.WeightLinear {
 			t.Errorf("weight %d of %d shares: formula %s", linear, shares, f)
 		}
-		if f, ok := desired.FormulaOfWeight(shares, quadratic); ok && f != config.WeightQuadratic {
+		if f, ok := formula.OfWeight(shares, quadratic); ok && f != config.WeightQuadratic {
 			t.Errorf("weight %d of %d shares: formula %s", quadratic, shares, f)
 		}
-		if _, ok := desired.FormulaOfWeight(shares, linear); ok == (linear == quadratic) {
+		if _, ok := formula.OfWeight(shares, linear); ok == (linear == quadratic) {
 			t.Errorf("%d shares: decided %t, weights %d and %d", shares, ok, linear, quadratic)
 		}
 	}
-	if f, ok := desired.FormulaOfWeight(1024, 77); ok {
+	if f, ok := formula.OfWeight(1024, 77); ok {
 		t.Errorf("a weight of neither formula: formula %s", f)
 	}
 }
@@ -69,12 +69,12 @@ func TestFormulaOfWeight(t *testing.T) {
 func TestFetchFormula(t *testing.T) {
 	for name, c := range map[string]struct {
 		programs map[string]string
-		want     desired.FormulaAnswer
+		want     formula.Answer
 	}{
-		"none":            {nil, desired.FormulaAnswer{Formula: config.WeightQuadratic, Version: "unknown"}},
-		"old runc":        {map[string]string{"runc": "echo runc version 1.1.0; echo spec: 1.0.2"}, desired.FormulaAnswer{Formula: config.WeightLinear, Version: "runc version 1.1.0"}},
-		"crun":            {map[string]string{"crun": "echo crun version 1.22"}, desired.FormulaAnswer{Formula: config.WeightLinear, Version: "crun version 1.22"}},
-		"runc that fails": {map[string]string{"runc": "exit 1", "crun": "echo crun version 1.22"}, desired.FormulaAnswer{Formula: config.WeightLinear, Version: "crun version 1.22"}},
+		"none":            {nil, formula.Answer{Formula: config.WeightQuadratic, Version: "unknown"}},
+		"old runc":        {map[string]string{"runc": "echo runc version 1.1.0; echo spec: 1.0.2"}, formula.Answer{Formula: config.WeightLinear, Version: "runc version 1.1.0"}},
+		"crun":            {map[string]string{"crun": "echo crun version 1.22"}, formula.Answer{Formula: config.WeightLinear, Version: "crun version 1.22"}},
+		"runc that fails": {map[string]string{"runc": "exit 1", "crun": "echo crun version 1.22"}, formula.Answer{Formula: config.WeightLinear, Version: "crun version 1.22"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestFetchFormula(t *testing.T) {
 				}
 			}
 			t.Setenv("PATH", dir)
-			if got := desired.FetchFormula(t.Context()); got != c.want {
+			if got := formula.Fetch(t.Context()); got != c.want {
 				t.Errorf("%+v; want %+v", got, c.want)
 			}
 		})
@@ -100,12 +100,12 @@ func TestFormula(t *testing.T) {
 	linear := func(cgroup.Path) cgroup.Current {
 		return cgroup.Current{Exists: true, State: cgroup.State{Weight: cgroup.WeightLinear(shares)}}
 	}
-	answer := desired.FormulaAnswer{Formula: config.WeightLinear}
-	untouched := undo.New(undo.Document{})
-	written := undo.New(undo.Document{Originals: []undo.Original{{Path: m.Container("c").Path, File: cgroup.FileWeight, Value: "39"}}})
-	type steps []func(*desired.Formula)
-	answered := func(f *desired.Formula) { f.Take(answer) }
-	observed := func(f *desired.Formula) { f.Observe(m, linear, untouched) }
+	answer := formula.Answer{Formula: config.WeightLinear}
+	untouched := undo.Document{}.Journal()
+	written := undo.Document{Originals: []undo.Original{{Path: m.Container("c").Path, File: cgroup.FileWeight, Value: "39"}}}.Journal()
+	type steps []func(*formula.Formula)
+	answered := func(f *formula.Formula) { f.Take(answer) }
+	observed := func(f *formula.Formula) { f.Observe(m, linear, untouched) }
 	for name, c := range map[string]struct {
 		configured config.WeightFormula
 		steps      steps
@@ -116,19 +116,19 @@ func TestFormula(t *testing.T) {
 		"unknown":                  {config.WeightAuto, nil, config.WeightAuto, true},
 		"version":                  {config.WeightAuto, steps{answered}, config.WeightLinear, true},
 		"container":                {config.WeightAuto, steps{observed}, config.WeightLinear, false},
-		"container before version": {config.WeightAuto, steps{observed, func(f *desired.Formula) { f.Take(desired.FormulaAnswer{Formula: config.WeightQuadratic}) }}, config.WeightLinear, false},
-		"own weight":               {config.WeightAuto, steps{func(f *desired.Formula) { f.Observe(m, linear, written) }}, config.WeightAuto, true},
-		"no cgroup": {config.WeightAuto, steps{func(f *desired.Formula) {
+		"container before version": {config.WeightAuto, steps{observed, func(f *formula.Formula) { f.Take(formula.Answer{Formula: config.WeightQuadratic}) }}, config.WeightLinear, false},
+		"own weight":               {config.WeightAuto, steps{func(f *formula.Formula) { f.Observe(m, linear, written) }}, config.WeightAuto, true},
+		"no cgroup": {config.WeightAuto, steps{func(f *formula.Formula) {
 			f.Observe(m, func(cgroup.Path) cgroup.Current { return cgroup.Current{} }, untouched)
 		}}, config.WeightAuto, true},
-		"configured later": {config.WeightAuto, steps{observed, func(f *desired.Formula) { f.Configure(config.WeightQuadratic) }}, config.WeightQuadratic, false},
-		"no longer configured": {config.WeightQuadratic, steps{func(f *desired.Formula) {
+		"configured later": {config.WeightAuto, steps{observed, func(f *formula.Formula) { f.Configure(config.WeightQuadratic) }}, config.WeightQuadratic, false},
+		"no longer configured": {config.WeightQuadratic, steps{func(f *formula.Formula) {
 			if !f.Configure(config.WeightAuto) || f.Configure(config.WeightAuto) {
 				t.Error("the runtime is not asked once after a change")
 			}
 		}}, config.WeightQuadratic, true},
 	} {
-		f := desired.NewFormula(c.configured)
+		f := formula.New(c.configured)
 		for _, step := range c.steps {
 			step(&f)
 		}
@@ -136,7 +136,7 @@ func TestFormula(t *testing.T) {
 			t.Errorf("%s: %s, a guess: %t; want %s, %t", name, f.Value(), f.IsGuess(), c.want, c.guess)
 		}
 	}
-	var f desired.Formula
+	var f formula.Formula
 	if f.IsAnswered() || f.Weight(0) != 0 || f.Weight(shares) != cgroup.WeightQuadratic(shares) {
 		t.Errorf("zero value: answered %t, weights %d and %d", f.IsAnswered(), f.Weight(0), f.Weight(shares))
 	}

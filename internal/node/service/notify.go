@@ -1,4 +1,4 @@
-package hostenv
+package service
 
 import (
 	"log/slog"
@@ -77,8 +77,8 @@ func nextPulse(alive, fed, resync time.Time, watchdog time.Duration) (at time.Ti
 
 const statusPrefix = "STATUS="
 
-// notifyStatus reports in one line what the daemon does; systemctl status shows it.
-func notifyStatus(log *slog.Logger, status string) {
+// NotifyStatus reports in one line what the daemon does; systemctl status shows it.
+func NotifyStatus(log *slog.Logger, status string) {
 	notify(log, statusPrefix+strings.ReplaceAll(status, "\n", "; "))
 }
 

@@ -1,4 +1,6 @@
-package desired
+// Package statickubelet holds the CPUs that a kubelet with the static policy has allocated.
+// Fetch runs in a worker.
+package statickubelet
 
 import (
 	"context"
@@ -27,9 +29,9 @@ const staticPolicy = "static"
 
 const kubeletRetryInterval = 5 * time.Second
 
-// StaticKubelet holds the allocation of a kubelet that allocates exclusive CPUs. An answer
+// Kubelet holds the allocation of a kubelet that allocates exclusive CPUs. An answer
 // with an error does not discard it. The zero value is a kubelet that was never asked.
-type StaticKubelet struct {
+type Kubelet struct {
 	held   []pools.Assignment
 	shared cpuset.Set // the kubelet's default set; empty if unknown
 	policy string
@@ -40,34 +42,34 @@ type StaticKubelet struct {
 	asking bool // a question is in progress
 }
 
-// KubeletAnswer is the kubelet's allocation, from its state file, or else from PodResources.
-type KubeletAnswer struct {
+// Answer is the kubelet's allocation, from its state file, or else from PodResources.
+type Answer struct {
 	state     podresources.CPUState
 	stateErr  error
 	listed    []podresources.Container
 	listedErr error
 }
 
-// FetchKubelet reads the allocation of a static kubelet. It runs in a worker.
-func FetchKubelet(ctx context.Context, h *hostenv.Host) (a KubeletAnswer) {
+// Fetch reads the allocation of a static kubelet. It runs in a worker.
+func Fetch(ctx context.Context, h *hostenv.Host) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	if a.state, a.stateErr = h.CPUManager.State(ctx); a.stateErr == nil {
 		return a
 	}
-	if a.listedErr = hostenv.ErrNoKubelet; h.Devices != nil {
+	if a.listedErr = podresources.ErrNoKubelet; h.Devices != nil {
 		a.listed, a.listedErr = h.Devices.List(ctx)
 	}
 	return a
 }
 
-// ReadKubelet returns the allocation of the kubelet for callers without an event loop. They
+// Read returns the allocation of the kubelet for callers without an event loop. They
 // have no earlier allocation, so an unreadable state file is an error.
-func ReadKubelet(ctx context.Context, h *hostenv.Host, m *inventory.Inventory) (k StaticKubelet, err error) {
+func Read(ctx context.Context, h *hostenv.Host, m *inventory.Inventory) (k Kubelet, err error) {
 	if h.CPUManager == nil {
 		return k, nil
 	}
-	a := FetchKubelet(ctx, h)
+	a := Fetch(ctx, h)
 	k.Take(a, m, time.Now())
 	if a.stateErr != nil && a.listedErr != nil {
 		return k, errors.Join(a.stateErr, a.listedErr)
@@ -76,11 +78,11 @@ func ReadKubelet(ctx context.Context, h *hostenv.Host, m *inventory.Inventory) (
 }
 
 // Invalidate notes that the allocation may have changed.
-func (k *StaticKubelet) Invalidate() { k.stale = true }
+func (k *Kubelet) Invalidate() { k.stale = true }
 
-// Ask reports whether the caller must call FetchKubelet now, and Take with its answer. Only
+// Ask reports whether the caller must call Fetch now, and Take with its answer. Only
 // one question is in progress at a time.
-func (k *StaticKubelet) Ask(now time.Time) bool {
+func (k *Kubelet) Ask(now time.Time) bool {
 	if k.asking || !k.stale && (k.retry.IsZero() || now.Before(k.retry)) {
 		return false
 	}
@@ -89,11 +91,11 @@ func (k *StaticKubelet) Ask(now time.Time) bool {
 }
 
 // Next returns the time of the next question after an error, and zero without one.
-func (k *StaticKubelet) Next() time.Time { return k.retry }
+func (k *Kubelet) Next() time.Time { return k.retry }
 
 // Take records an answer. If only PodResources answers, CPUs that a container has released
 // are shared CPUs. If there is no answer, the last known allocation stays in force.
-func (k *StaticKubelet) Take(a KubeletAnswer, m *inventory.Inventory, now time.Time) {
+func (k *Kubelet) Take(a Answer, m *inventory.Inventory, now time.Time) {
 	k.asking, k.known = false, true
 	if k.err = a.stateErr; k.err == nil {
 		k.policy, k.shared = a.state.Policy, a.state.Default
@@ -120,13 +122,19 @@ func (k *StaticKubelet) Take(a KubeletAnswer, m *inventory.Inventory, now time.T
 }
 
 // IsKnown reports whether a first answer was recorded, with or without an error.
-func (k *StaticKubelet) IsKnown() bool { return k.known }
+func (k *Kubelet) IsKnown() bool { return k.known }
 
 // Err returns the reason why the allocation may be outdated.
-func (k *StaticKubelet) Err() error { return k.err }
+func (k *Kubelet) Err() error { return k.err }
+
+// Held returns the allocation. It shares the memory of k.
+func (k *Kubelet) Held() []pools.Assignment { return k.held }
+
+// Shared returns the kubelet's default set, or an empty set if it is unknown.
+func (k *Kubelet) Shared() cpuset.Set { return k.shared }
 
 // CPUs returns all CPUs that the kubelet has allocated exclusively.
-func (k *StaticKubelet) CPUs() cpuset.Set {
+func (k *Kubelet) CPUs() cpuset.Set {
 	var all cpuset.Set
 	for _, a := range k.held {
 		all = all.Union(a.CPUs)
@@ -136,7 +144,7 @@ func (k *StaticKubelet) CPUs() cpuset.Set {
 
 // Problems returns the problems with the kubelet. hasNRI reports whether the runtime asks
 // the daemon before it applies the kubelet's writes to management pods.
-func (k *StaticKubelet) Problems(hasNRI bool) []pools.Problem {
+func (k *Kubelet) Problems(hasNRI bool) []pools.Problem {
 	if !k.known {
 		return nil
 	}
@@ -156,11 +164,11 @@ func (k *StaticKubelet) Problems(hasNRI bool) []pools.Problem {
 	return all
 }
 
-// KubeletOriginals returns the originals with the CPUs that a static kubelet would write to
+// Originals returns the originals with the CPUs that a static kubelet would write to
 // its containers now, and crun to their inner cgroups. The recorded ones may belong to another
 // container now, and the kubelet repeats no write that it has made. If the allocation is unknown,
 // it returns the originals unchanged, with an error.
-func KubeletOriginals(ctx context.Context, h *hostenv.Host, all []undo.Original) ([]undo.Original, error) {
+func Originals(ctx context.Context, h *hostenv.Host, all []undo.Original) ([]undo.Original, error) {
 	isPlaced := func(o undo.Original) bool {
 		return o.File == cgroup.FileCPUs && (o.Container != "" || o.Path.Scope() != o.Path)
 	}

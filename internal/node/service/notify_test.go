@@ -1,4 +1,4 @@
-package hostenv_test
+package service_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 )
 
 // TestNextPulse checks the time of a pulse after single heartbeats.
@@ -36,7 +36,7 @@ func TestNextPulse(t *testing.T) {
 		if c.resync != 0 {
 			resync = start.Add(c.resync)
 		}
-		at, needed := hostenv.NextPulse(start, start.Add(-c.fed), resync, c.watchdog)
+		at, needed := service.NextPulse(start, start.Add(-c.fed), resync, c.watchdog)
 		if at.Sub(start) != c.at || needed == c.resyncs {
 			t.Errorf("%s: %v, %t; want %v, %t", c.name, at.Sub(start), needed, c.at, !c.resyncs)
 		}
@@ -76,7 +76,7 @@ func TestPulse(t *testing.T) {
 
 // idleFor runs the timers of an idle event loop.
 func idleFor(t *testing.T, d, period, watchdog, listing time.Duration, mostPulses int) {
-	n, err := hostenv.NewNotifier(slog.New(slog.DiscardHandler))
+	n, err := service.NewNotifier(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

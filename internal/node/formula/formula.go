@@ -1,4 +1,6 @@
-package desired
+// Package formula finds the formula by which the node's OCI runtime converts CPU shares
+// to a weight. Fetch runs in a worker.
+package formula
 
 import (
 	"context"
@@ -27,8 +29,8 @@ type Formula struct {
 	confirmed  bool // a container has shown the formula
 }
 
-// NewFormula returns the formula of a configuration.
-func NewFormula(configured config.WeightFormula) Formula {
+// New returns the formula of a configuration.
+func New(configured config.WeightFormula) Formula {
 	return Formula{configured: configured, value: configured}
 }
 
@@ -69,8 +71,8 @@ func (f *Formula) IsAnswered() bool { return f.answered }
 // NoteNoRuntime records that the node has no runtime to ask.
 func (f *Formula) NoteNoRuntime() { f.answered = true }
 
-// Take records the answer to FetchFormula. It reports whether the answer counts.
-func (f *Formula) Take(a FormulaAnswer) bool {
+// Take records the answer to Fetch. It reports whether the answer counts.
+func (f *Formula) Take(a Answer) bool {
 	f.answered = true
 	if !f.IsGuess() {
 		return false
@@ -113,8 +115,8 @@ func formulaOfWeight(shares, weight uint64) (config.WeightFormula, bool) {
 	return "", false
 }
 
-// FormulaAnswer is the formula of the installed OCI runtime.
-type FormulaAnswer struct {
+// Answer is the formula of the installed OCI runtime.
+type Answer struct {
 	Formula config.WeightFormula
 	Version string // as the runtime prints it, or "unknown"
 }
@@ -122,9 +124,9 @@ type FormulaAnswer struct {
 // versionTimeout limits the version query of an OCI runtime: the first pass waits for it.
 const versionTimeout = 5 * time.Second
 
-// FetchFormula runs the OCI runtimes for their version, and returns the formula of the first
+// Fetch runs the OCI runtimes for their version, and returns the formula of the first
 // one that answers. Without an answer it returns the current formula.
-func FetchFormula(ctx context.Context) FormulaAnswer {
+func Fetch(ctx context.Context) Answer {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	for _, name := range []string{"runc", "crun"} {
@@ -134,10 +136,10 @@ func FetchFormula(ctx context.Context) FormulaAnswer {
 		}
 		if f, err := formulaOfVersion(string(out)); err == nil {
 			version, _, _ := strings.Cut(string(out), "\n")
-			return FormulaAnswer{Formula: f, Version: version}
+			return Answer{Formula: f, Version: version}
 		}
 	}
-	return FormulaAnswer{Formula: config.WeightQuadratic, Version: "unknown"}
+	return Answer{Formula: config.WeightQuadratic, Version: "unknown"}
 }
 
 // runtimeVersion matches "runc version 1.3.2+ds1" and "crun version 1.21".

@@ -1,4 +1,4 @@
-package hostenv
+package service
 
 import (
 	"cmp"
@@ -49,13 +49,4 @@ func Lock(runDir string) (unlock func() error, err error) {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return f.Close, nil
-}
-
-// inMemory returns the name of a directory that is on a tmpfs. Otherwise it returns an empty name.
-func inMemory(dir string) string {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
-		return ""
-	}
-	return dir
 }

@@ -1,7 +1,7 @@
-package desired
+package formula
 
 // These functions are exported for tests with more input than an OCI runtime prints.
 var (
-	FormulaOfVersion = formulaOfVersion
-	FormulaOfWeight  = formulaOfWeight
+	OfVersion = formulaOfVersion
+	OfWeight  = formulaOfWeight
 )

@@ -1,4 +1,4 @@
-package hostenv_test
+package service_test
 
 import (
 	"errors"
@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/confined"
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
+	"github.com/cpupoold/cpupoold/internal/node/service"
 )
 
 // TestLock checks that a second holder is refused with the process of the first one, and
 // that unlock releases the lock.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := hostenv.Lock(dir)
+	unlock, err := service.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hostenv.Lock(dir); err == nil || !strings.Contains(err.Error(), "is held by process") {
+	if _, err := service.Lock(dir); err == nil || !strings.Contains(err.Error(), "is held by process") {
 		t.Errorf("second lock: %v", err)
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)
 	}
-	if unlock, err = hostenv.Lock(dir); err != nil {
+	if unlock, err = service.Lock(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := unlock(); err != nil {
@@ -47,13 +47,13 @@ func TestLockIsPrivate(t *testing.T) {
 	if err := errors.Join(old.Chmod(0o644), unix.Flock(int(old.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hostenv.Lock(dir); err == nil || !strings.Contains(err.Error(), "another cpupoold holds the node's lock") {
+	if _, err := service.Lock(dir); err == nil || !strings.Contains(err.Error(), "another cpupoold holds the node's lock") {
 		t.Errorf("lock while an earlier version runs: %v", err)
 	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := hostenv.Lock(dir)
+	unlock, err := service.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestLockIsAFile(t *testing.T) {
 		if err := create(filepath.Join(dir, "lock")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := hostenv.Lock(dir); !errors.Is(err, confined.ErrForeign) {
+		if _, err := service.Lock(dir); !errors.Is(err, confined.ErrForeign) {
 			t.Errorf("%s: %v; want ErrForeign", what, err)
 		}
 	}
