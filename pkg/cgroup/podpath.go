@@ -243,3 +243,9 @@ func (p Path) HoldsPods() bool {
 	}
 	return false
 }
+
+// IsContainerPrefix reports whether the text before an id in a cgroup's name stands for a
+// container and not for its monitor (crio-conmon-ID.scope).
+func IsContainerPrefix(prefix string) bool {
+	return prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "conmon-")
+}

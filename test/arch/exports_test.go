@@ -2,7 +2,6 @@ package arch_test
 
 import (
 	"go/token"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,15 +14,6 @@ const mostExported = 8
 
 // longestDoc is the number of lines that a package comment may have.
 const longestDoc = 12
-
-// exportsMore returns the packages below internal/node that export more than
-// mostExported names, with the number. An entry may only become lower, and goes when
-// the package keeps to the limit.
-func exportsMore() map[string]int {
-	return map[string]int{
-		"inventory": 17,
-	}
-}
 
 // exported returns the names that a package exports, without methods and fields.
 func exported(p *packages.Package) []string {
@@ -42,29 +32,14 @@ func hasExportLimit() map[string]bool {
 	return limited
 }
 
-// TestPackagesExportLittle checks that packages export at most mostExported names, and
-// that no entry of exportsMore is higher than needed.
+// TestPackagesExportLittle checks that packages export at most mostExported names.
 func TestPackagesExportLittle(t *testing.T) {
-	limited, more := hasExportLimit(), exportsMore()
+	limited := hasExportLimit()
 	for _, p := range load(t, "./internal/node/...") {
 		name := strings.TrimPrefix(p.PkgPath, module+"internal/node/")
-		if !limited[name] {
-			continue
+		if names := exported(p); limited[name] && len(names) > mostExported {
+			t.Errorf("%s exports %d names; want at most %d: unexport some of %s", name, len(names), mostExported, strings.Join(names, ", "))
 		}
-		names := exported(p)
-		limit := max(mostExported, more[name])
-		switch n := len(names); {
-		case n > limit:
-			t.Errorf("%s exports %d names; want at most %d: unexport some of %s", name, n, limit, strings.Join(names, ", "))
-		case more[name] > 0 && n <= mostExported:
-			t.Errorf("%s exports %d names: remove its entry from exportsMore", name, n)
-		case n < more[name]:
-			t.Errorf("%s exports %d names: lower its entry in exportsMore, which is %d", name, n, more[name])
-		}
-		delete(more, name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(more)) {
-		t.Errorf("exportsMore has an entry for %s, which has no limit or does not exist", name)
 	}
 }
 

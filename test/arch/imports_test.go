@@ -161,8 +161,8 @@ func rows() []row {
 		{"actor", true, nil},
 		{"service", false, []string{"confined"}},
 		{"hostenv", false, []string{"annotations", "hostkubelet", "hostslices", "kernelfs", "managers", "noise", "procroot", "service", "usablecpus"}},
-		{"auditor", false, []string{"audit", "hostenv", "kernelfs"}},
-		{"liveaudit", false, []string{"audit", "hostenv", "kernelfs", "schedwatch"}},
+		{"auditor", false, []string{"audit", "kernelfs"}},
+		{"liveaudit", false, []string{"audit", "kernelfs", "schedwatch"}},
 		{"undo", false, []string{"durable", "hostenv", "kernelfs"}},
 		{"retry", false, []string{"conflict"}},
 		{"quiet", false, nil},
@@ -170,12 +170,13 @@ func rows() []row {
 		{"listing", false, nil},
 		{"permission", false, []string{"nodestatus"}},
 		{"waits", false, nil},
-		{"inventory", false, []string{"hostenv", "hostslices", "managers", "undo"}},
+		{"lookup", false, []string{"hostenv", "hostslices", "managers"}},
+		{"inventory", false, []string{"hostslices", "lookup", "managers", "undo"}},
 		{"claimuse", false, []string{"inventory"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory", "threads", "undo"}},
 		{"refusal", false, []string{"inventory", "numahints"}},
-		{"resize", false, []string{"hostenv", "inventory"}},
+		{"resize", false, []string{"hostenv", "inventory", "lookup"}},
 		{"treewatch", false, []string{"actor", "inventory"}},
 		{"exposure", false, []string{"inventory", "kernelstate"}},
 		{"auxiliary", false, []string{"inventory"}},
@@ -186,7 +187,7 @@ func rows() []row {
 		{"requests", false, []string{"inventory", "kernelstate", "undo", "waits"}},
 		{"partition", false, []string{"desired", "hostenv", "inventory", "kernelstate", "noise", "quiet", "retry", "undo"}},
 		{"appfiles", false, []string{"appcpus", "desired", "inventory", "kernelstate"}},
-		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "retry", "undo"}},
+		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "lookup", "retry", "undo"}},
 		{"drift", false, []string{"formula", "hostenv", "inventory", "kernelstate", "retry", "undo"}},
 		{"hosttuning", false, []string{"desired", "inventory", "kernelfs", "power", "tune"}},
 		{"view", false, []string{"desired", "hostenv", "internal/capacity", "internal/explain", "internal/verdict", "inventory", "kernelfs", "nodestatus", "noise"}},
@@ -200,7 +201,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "internal/layout", "kernelfs", "nodestatus", "partition", "preview", "service", "statickubelet", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "formula", "hostenv", "hosttuning", "internal/control", "inventory", "kernelfs", "kernelstate", "listing", "liveaudit", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "refusal", "requests", "resize", "retry", "service", "statickubelet", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "formula", "hostenv", "hosttuning", "internal/control", "inventory", "kernelfs", "kernelstate", "listing", "liveaudit", "lookup", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "refusal", "requests", "resize", "retry", "service", "statickubelet", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 // cgroups through kernelstate.Cache: its State is a fresh reading, its Current the last one.
 func readers() map[string]string {
 	return map[string]string{
-		"internal/node/restore":   "no daemon runs, and the journal is the only record",
-		"internal/node/hostenv":   "reads the driver and the NUMA nodes before the cache exists",
-		"internal/node/inventory": "fetches pods and containers in workers; the cache belongs to the event loop",
-		"internal/node/undo":      "compares originals in workers and for restore",
-		"internal/node/units":     "verifies reverted units in workers",
+		"internal/node/restore": "no daemon runs, and the journal is the only record",
+		"internal/node/hostenv": "reads the driver and the NUMA nodes before the cache exists",
+		"internal/node/lookup":  "fetches pods and containers in workers; the cache belongs to the event loop",
+		"internal/node/undo":    "compares originals in workers and for restore",
+		"internal/node/units":   "verifies reverted units in workers",
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -63,7 +64,7 @@ func newWorld(t *testing.T) *world {
 		{ID: "2", Name: "other", Pool: pools.Other},
 	}}}}
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "du", Namespace: "ran"}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "du", Namespace: "ran"}})
 	log := slog.New(slog.DiscardHandler)
 	w.Files = appfiles.New(appfiles.Sources{Settings: s, Inventory: m, Cache: kernelstate.New(&w.kernel, log), Log: log},
 		func(entries []appcpus.Entry, whole bool) appcpus.Result {

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/inspect"
 	"github.com/cpupoold/cpupoold/internal/node/auxiliary"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -35,8 +36,8 @@ type world struct {
 // newWorld returns a node whose pod has an exclusive container on CPUs 4-5.
 func newWorld() *world {
 	w := &world{Cgroups: auxiliary.New(cgroup.DriverSystemd), inventory: inventory.New(cgroup.DriverSystemd), states: make(map[cgroup.Path]cgroup.State), shared: cpuset.Of(2, 3)}
-	w.inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", Ready: true, CgroupParent: base, CgroupsPath: base + ":cri-containerd:p"}})
-	w.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: base + ":cri-containerd:c", Requested: cri.Resources{Shares: 2048}}})
+	w.inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", Ready: true, CgroupParent: base, CgroupsPath: base + ":cri-containerd:p"}})
+	w.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: base + ":cri-containerd:c", Requested: cri.Resources{Shares: 2048}}})
 	w.plan.Pods = []pools.PodPlan{{UID: "u", Namespace: "default", Name: "web", Containers: []pools.Placement{
 		{ID: "p", Name: inventory.InfraName, Kind: pools.Infra, State: pools.Running, Pool: pools.Shared, CPUs: cpuset.Of(2, 3)},
 		{ID: "c", Name: "app", Kind: pools.App, State: pools.Running, Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Of(4, 5)},
@@ -99,7 +100,7 @@ func TestPlace(t *testing.T) {
 		"the virtual machine has no container": {"kata_p", ready, func(w *world) { w.plan.Pods[0].Containers[1].State = pools.Exited },
 			"sandbox 2-3"},
 		"the virtual machine also runs a shared container": {"kata_p", ready, func(w *world) {
-			w.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "d", PodID: "p", Name: "side", CgroupsPath: base + ":cri-containerd:d", Requested: cri.Resources{Shares: 100}}})
+			w.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "d", PodID: "p", Name: "side", CgroupsPath: base + ":cri-containerd:d", Requested: cri.Resources{Shares: 100}}})
 			w.plan.Pods[0].Containers = append(w.plan.Pods[0].Containers, pools.Placement{ID: "d", Name: "side", Kind: pools.App, State: pools.Created, Pool: pools.Shared, CPUs: cpuset.Of(2, 3)})
 		}, "sandbox 2-5 exclusive, shared 2-3"},
 		"the CPUs of a container are not known": {"kata_p", ready, func(w *world) {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/appcpus"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -28,7 +28,7 @@ func TestEventScopes(t *testing.T) {
 	got := make(map[string][]scope)
 	for _, e := range []event{
 		runtimeEvent{}, runtimeEvent{cri.Event{Kind: cri.ContainerStarted}}, streamChanged{}, listed{}, formulaFound{}, configLoaded{},
-		podFetched{}, podFetched{inventory.PodStatus{Err: failed}}, containerFetched{}, containerFetched{inventory.ContainerStatus{Err: failed}},
+		podFetched{}, podFetched{lookup.PodStatus{Err: failed}}, containerFetched{}, containerFetched{lookup.ContainerStatus{Err: failed}},
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitResult{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, treeWatched{}, permissionsChanged{}, tuned{},

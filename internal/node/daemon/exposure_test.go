@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -58,7 +58,7 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		l := n.bareLoop(n.Host())
 		began := l.now()
 		l.inventory.BeginWatch(began)
-		l.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Created, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
+		l.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Created, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 		l.inventory.Container("1").FoundBy(telemetry.WaySpec)
 		l.last.Targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 		st := cgroup.State{Path: p, Effective: cpuset.Range(0, 7)}

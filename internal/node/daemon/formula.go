@@ -19,7 +19,7 @@ func (l *Loop) askFormula() {
 type formulaFound struct{ formula.Answer }
 
 func (e formulaFound) apply(l *Loop) {
-	if l.planner.Formula.Take(e.FormulaAnswer) {
+	if l.planner.Formula.Take(e.Answer) {
 		l.log.Info("weight formula", "formula", e.Formula, "oci_runtime", e.Version)
 	}
 }

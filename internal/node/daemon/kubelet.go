@@ -46,7 +46,7 @@ func (kubeletArrived) ownResult() {}
 
 func (e kubeletArrived) apply(l *Loop) {
 	before := l.planner.Kubelet.Err()
-	l.planner.Kubelet.Take(e.KubeletAnswer, l.inventory, l.now())
+	l.planner.Kubelet.Take(e.Answer, l.inventory, l.now())
 	switch err := l.planner.Kubelet.Err(); {
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		l.log.Warn("the kubelet's allocation of CPUs is unknown or outdated", "error", err)

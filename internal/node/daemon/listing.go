@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -71,12 +71,12 @@ func (l *Loop) list() {
 	q := l.inventory.Query(l.settings.UnitNames(), !l.schedule.listings.HasListed())
 	q.InPods = l.notices.Tree.State() != telemetry.SourceOK // otherwise notices report them
 	l.workers.Queries.Submit("list", func(ctx context.Context) event {
-		return listed{inventory.List(ctx, &l.Host, q)}
+		return listed{q.List(ctx, &l.Host)}
 	})
 }
 
 // listed is the result of a listing.
-type listed struct{ inventory.Listing }
+type listed struct{ lookup.Listing }
 
 func (e listed) apply(l *Loop) {
 	l.planner.Hints.AskAgain()

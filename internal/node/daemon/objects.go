@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -46,14 +47,14 @@ func (e runtimeEvent) apply(l *Loop) {
 func (l *Loop) fetchPod(id string) {
 	asOf := l.inventory.Clock()
 	l.workers.Queries.Submit(id, func(ctx context.Context) event {
-		return podFetched{inventory.FetchPod(ctx, &l.Host, id, asOf)}
+		return podFetched{lookup.FetchPod(ctx, &l.Host, id, asOf)}
 	})
 }
 
 func (l *Loop) fetchContainer(id string) {
 	asOf := l.inventory.Clock()
 	l.workers.Queries.Submit(id, func(ctx context.Context) event {
-		return containerFetched{inventory.FetchContainer(ctx, &l.Host, id, asOf)}
+		return containerFetched{lookup.FetchContainer(ctx, &l.Host, id, asOf)}
 	})
 }
 
@@ -66,7 +67,7 @@ func (l *Loop) fetchEarlier(c *inventory.Container) {
 }
 
 // podFetched is the result of fetchPod.
-type podFetched struct{ inventory.PodStatus }
+type podFetched struct{ lookup.PodStatus }
 
 func (e podFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Pod(e.ID) == nil))
@@ -81,7 +82,7 @@ func (e podFetched) apply(l *Loop) {
 }
 
 // containerFetched is the result of fetchContainer.
-type containerFetched struct{ inventory.ContainerStatus }
+type containerFetched struct{ lookup.ContainerStatus }
 
 func (e containerFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
@@ -99,7 +100,7 @@ func (e containerFetched) apply(l *Loop) {
 		if isNew {
 			l.fetchEarlier(c)
 		}
-		if e.HasRecordOf(c) {
+		if c.HasRecord(e.ContainerStatus) {
 			l.cache.SetRecord(c.Path, c.Record())
 		}
 		if pod := c.Container.PodID; pod != "" && l.inventory.Pod(pod) == nil {

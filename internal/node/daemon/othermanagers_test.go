@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
@@ -344,7 +344,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			close(canceled)
 			createRequest{requests.NewCreate(pod, c, l.now(), canceled)}.apply(l)
 			l.answerHooks(l.now())
-			l.inventory.PutContainer(inventory.ContainerStatus{Container: c}) // as CRI reports it then
+			l.inventory.PutContainer(lookup.ContainerStatus{Container: c}) // as CRI reports it then
 			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
 				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())
 			}

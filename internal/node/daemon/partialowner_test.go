@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -110,7 +110,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			c := l.inventory.Container(shared).Container
 			c.Requested, c.Recorded = cri.Resources{}, cri.Resources{}
 			l.inventory.CancelCreate(shared) // a known container keeps its details
-			l.inventory.PutContainer(inventory.ContainerStatus{Container: c, Partial: errors.New("no details")})
+			l.inventory.PutContainer(lookup.ContainerStatus{Container: c, Partial: errors.New("no details")})
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 			l.cache.Invalidate(l.inventory.Container(shared).Path)
 		}},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -293,7 +293,7 @@ func TestPartialPassMeasuresExposure(t *testing.T) {
 		c := l.inventory.Container(id).Container
 		c.CreatedAt = l.now()        // the daemon has seen its creation
 		l.inventory.CancelCreate(id) // makes the daemon forget the placement
-		l.inventory.PutContainer(inventory.ContainerStatus{Container: c})
+		l.inventory.PutContainer(lookup.ContainerStatus{Container: c})
 		l.inventory.Container(id).FoundBy(telemetry.WayNRI)
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })

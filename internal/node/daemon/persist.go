@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -86,13 +86,13 @@ func (l *Loop) settleUpdates(all bool, now time.Time) {
 	for id, path := range l.requests.DueUpdates(all, now) {
 		// The queue of the cgroup's slow writes, so that later writes follow the answer.
 		l.workers.Updates.Submit(string(path), func(ctx context.Context) event {
-			return updateSettled{inventory.FetchContainer(ctx, &l.Host, id, 0)}
+			return updateSettled{lookup.FetchContainer(ctx, &l.Host, id, 0)}
 		})
 	}
 }
 
 // updateSettled is the runtime's record of a container with an update in a reply.
-type updateSettled struct{ inventory.ContainerStatus }
+type updateSettled struct{ lookup.ContainerStatus }
 
 func (e updateSettled) apply(l *Loop) {
 	w, open := l.requests.EndUpdate(e.ID)

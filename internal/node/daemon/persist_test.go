@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -21,7 +21,7 @@ func TestOlderAnswerKeepsRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := inventory.FetchContainer(t.Context(), &s.loop.Host, s.ids["web/app"], s.loop.inventory.Clock())
+	old := lookup.FetchContainer(t.Context(), &s.loop.Host, s.ids["web/app"], s.loop.inventory.Clock())
 	if old.Err != nil {
 		t.Fatal(old.Err)
 	}
@@ -69,7 +69,7 @@ func TestUpdateWithUnknownRecord(t *testing.T) {
 			t.Errorf("record unknown, %+v: CPUs %q, want %s", asked, got.CPUs, cpus)
 		}
 	}
-	containerFetched{inventory.FetchContainer(t.Context(), &s.loop.Host, id, 0)}.apply(s.loop)
+	containerFetched{lookup.FetchContainer(t.Context(), &s.loop.Host, id, 0)}.apply(s.loop)
 	for _, asked := range []cri.Resources{{Shares: 2048}, {Mems: "0"}} {
 		if got := update(asked); got.CPUs != "" {
 			t.Errorf("record read, %+v: CPUs %q, want none", asked, got.CPUs)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -18,7 +19,7 @@ func (l *Loop) askResizes(now time.Time) {
 	for _, q := range l.resizes.Due(now) {
 		// In the queue of the updates: an update that follows is not in the record yet.
 		l.workers.Updates.Submit(string(q.Path), func(ctx context.Context) event {
-			return resizeSeen{q, inventory.FetchContainer(ctx, &l.Host, q.ID, 0)}
+			return resizeSeen{q, lookup.FetchContainer(ctx, &l.Host, q.ID, 0)}
 		})
 	}
 }
@@ -26,7 +27,7 @@ func (l *Loop) askResizes(now time.Time) {
 // resizeSeen is the runtime's record of a container that is being resized.
 type resizeSeen struct {
 	of resize.Query
-	inventory.ContainerStatus
+	lookup.ContainerStatus
 }
 
 func (s resizeSeen) apply(l *Loop) {

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -22,7 +23,7 @@ import (
 func hostNode(units ...string) *inventory.Inventory {
 	m := inventory.New(cgroup.DriverSystemd)
 	for _, name := range units {
-		m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: cgroup.Path(name), UnitState: cgroup.UnitState{Known: true}}})
+		m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: cgroup.Path(name), UnitState: cgroup.UnitState{Known: true}}})
 	}
 	return m
 }
@@ -52,7 +53,7 @@ func TestHostServices(t *testing.T) {
 		"no list":  {yaml: strings.Replace(nodefixture.PoolsYAML, "cpus: 0-1", "cpus: all", 1) + confined, cpus: 8},
 		"offline":  {yaml: strings.Replace(nodefixture.PoolsYAML, "cpus: 0-1", "cpus: 8-9", 1) + confined, cpus: 8, want: map[string]string{"system.slice": "2-3 0", "user.slice": "2-3 0"}},
 		"a foreign": {yaml: nodefixture.PoolsYAML + confined, cpus: 8, change: func(m *inventory.Inventory) {
-			m.PutUnit(inventory.UnitStatus{Name: "user.slice", Unit: cgroup.Unit{Name: "user.slice", Load: "loaded", Path: "user.slice", UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
+			m.PutUnit(lookup.UnitStatus{Name: "user.slice", Unit: cgroup.Unit{Name: "user.slice", Load: "loaded", Path: "user.slice", UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
 		}, want: map[string]string{"system.slice": "0-1 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -23,24 +24,24 @@ import (
 // TestAvailablePools checks which units and CPUs the planner gets.
 func TestAvailablePools(t *testing.T) {
 	const unit = "units: {du.service: {cpus: 2}}\n"
-	du := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
-	isolated := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}
-	around := inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
+	du := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
+	isolated := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}
+	around := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
 	owned := []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 	for name, c := range map[string]struct {
 		yaml               string
-		units              []inventory.UnitStatus
+		units              []lookup.UnitStatus
 		previous           []pools.Assignment
 		leaving, system    cpuset.Set
 		hasUnit            bool
 		guaranteed, shared string
 		claims             string
 	}{
-		"described":               {yaml: unit, units: []inventory.UnitStatus{du}, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
+		"described":               {yaml: unit, units: []lookup.UnitStatus{du}, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
 		"not described":           {yaml: unit, guaranteed: "4-7", shared: "2-3"},
 		"not described, has CPU":  {yaml: unit, previous: owned, hasUnit: true, guaranteed: "4-7", shared: "2-3"},
-		"contains pods":           {yaml: unit, units: []inventory.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
-		"a partition":             {yaml: unit, units: []inventory.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
+		"contains pods":           {yaml: unit, units: []lookup.UnitStatus{around}, guaranteed: "4-7", shared: "2-3"},
+		"a partition":             {yaml: unit, units: []lookup.UnitStatus{isolated}, previous: owned, guaranteed: "4-7", shared: "2-3"},
 		"a unit leaves":           {leaving: cpuset.Of(3, 6), guaranteed: "4-5,7", shared: "2"},
 		"a system partition":      {system: cpuset.Of(1, 4, 6), previous: []pools.Assignment{{CPUs: cpuset.Of(6)}}, guaranteed: "5-7", shared: "2-3"},
 		"and a unit leaves":       {system: cpuset.Of(4), leaving: cpuset.Of(3, 6), guaranteed: "5,7", shared: "2"},
@@ -51,7 +52,7 @@ func TestAvailablePools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
 			for _, u := range c.units {
 				m.PutUnit(u)
 			}
@@ -98,8 +99,8 @@ func TestResting(t *testing.T) {
 // TestOwnership checks the audit's view of a plan.
 func TestOwnership(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
-	m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
+	m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}})
 	plan := pools.Plan{
 		Pods: []pools.PodPlan{{UID: "u", Namespace: "default", Name: "p", Containers: []pools.Placement{
 			{ID: "c", Name: "app", Pool: pools.Other, Exclusive: true, CPUs: cpuset.Of(3)}, {ID: "d", Name: "ended", CPUs: cpuset.Of(2), State: pools.Exited},
@@ -138,7 +139,7 @@ func TestOwnership(t *testing.T) {
 func TestOwnershipOfClaims(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	for _, id := range []string{"a", "b", "c"} {
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, CgroupsPath: "kubepods-podu.slice:cri-containerd:" + id}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, CgroupsPath: "kubepods-podu.slice:cri-containerd:" + id}})
 	}
 	plan := pools.Plan{Shared: cpuset.Of(2), Pods: []pools.PodPlan{{UID: "u", Namespace: "default", Name: "p", Containers: []pools.Placement{
 		{ID: "a", Name: "a", Pool: pools.Guaranteed, CPUs: cpuset.Range(5, 6), Claims: []string{"both", "own"}},
@@ -196,7 +197,7 @@ func TestTotalsOfJournal(t *testing.T) {
 		"":              {},
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
 		journal := undo.Document{}.Journal()
 		if value != "" {
 			journal.Note(undo.Original{Path: "kubepods.slice/kubepods-podu.slice", File: cgroup.FileMax, Value: value})

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -30,8 +31,8 @@ func batchNode() *inventory.Inventory {
 	m := inventory.New(cgroup.DriverSystemd)
 	for name, annotations := range map[string]map[string]string{"batch": {batchAnnotation: ""}, "app": nil} {
 		slice := "kubepods-pod" + name + ".slice"
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p-" + name, UID: name, Name: name, Namespace: "default", Ready: true, CgroupParent: slice, Annotations: annotations}})
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: name, PodID: "p-" + name, Name: name, State: cri.Running, CgroupsPath: slice + ":crio:" + name}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p-" + name, UID: name, Name: name, Namespace: "default", Ready: true, CgroupParent: slice, Annotations: annotations}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: name, PodID: "p-" + name, Name: name, State: cri.Running, CgroupsPath: slice + ":crio:" + name}})
 	}
 	return m
 }

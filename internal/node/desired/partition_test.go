@@ -6,6 +6,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -50,8 +51,8 @@ func TestPartitionType(t *testing.T) {
 		"isolcpus, earlier kernel": {isolated: cpuset.Range(4, 7), kernel: cgroup.PartitionKernel{Remote: true}, want: cgroup.RootPartition},
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Annotations: c.annotations}})
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Annotations: c.annotations}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
 		s := desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Isolated: c.isolated}}
 		if got := s.PartitionType(m, cgroup.Target{Container: "c", CPUs: cpuset.Of(4, 5)}, c.kernel); got != c.want {
 			t.Errorf("%s: %s; want %s", name, got, c.want)

@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/power"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -50,8 +51,8 @@ func TestPowerSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Power: tc.allowed}}
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1)}, {ID: "gone", Name: "app", CPUs: cpuset.Of(2)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
 			values, problems := s.PowerSettings(owners, m, &others, machine)
 			if !maps.Equal(values, tc.want) {

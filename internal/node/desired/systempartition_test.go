@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -33,9 +34,9 @@ const systemRoot = cgroup.Path("kubepods.slice/kubepods-system.slice")
 func systemNode() *inventory.Inventory {
 	m := inventory.New(cgroup.DriverSystemd)
 	for name, slice := range map[string]string{"dns": "kubepods-system-burstable-poddns.slice", "web": "kubepods-burstable-podweb.slice"} {
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p-" + name, UID: name, Name: name, Namespace: "kube-system", Ready: true, CgroupParent: slice,
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p-" + name, UID: name, Name: name, Namespace: "kube-system", Ready: true, CgroupParent: slice,
 			CgroupsPath: slice + ":crio:p-" + name, Annotations: map[string]string{"target.workload.openshift.io/management": "{}", "kubernetes.io/config.source": "api"}}})
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: name, PodID: "p-" + name, Name: name, State: cri.Running, CgroupsPath: slice + ":crio:" + name}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: name, PodID: "p-" + name, Name: name, State: cri.Running, CgroupsPath: slice + ":crio:" + name}})
 	}
 	return m
 }

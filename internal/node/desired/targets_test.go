@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -84,10 +85,10 @@ func TestTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: parent + ":cri-containerd:c"}})
-			m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: unit}})
-			m.PutUnit(inventory.UnitStatus{Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: parent + ":cri-containerd:c"}})
+			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: unit}})
+			m.PutUnit(lookup.UnitStatus{Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
 				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(), Nodes: cpuset.Range(0, 3),
@@ -142,9 +143,9 @@ func TestSliceCPUs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
 			for _, id := range []string{"c", "d"} {
-				m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, Detailed: true, CgroupsPath: parent + ":cri-containerd:" + id}})
+				m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, Detailed: true, CgroupsPath: parent + ":cri-containerd:" + id}})
 			}
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},

@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/noise"
 	"github.com/cpupoold/cpupoold/internal/node/tune"
@@ -55,8 +56,8 @@ func TestHostSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := desired.Settings{Config: &config.Config{Interrupts: config.Interrupts{Away: tc.away}, KernelThreads: tc.threads}, Topology: threadsOfCores()}
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1, 2, 5)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
 			w, elsewhere := s.HostSettings(owners, m, &others)
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -22,17 +23,17 @@ import (
 func TestUnitProblems(t *testing.T) {
 	s := desired.Settings{Config: &config.Config{}, Pools: pools.Pools{Units: []pools.UnitSpec{{Name: "du.service", CPUs: 2}}}}
 	for name, c := range map[string]struct {
-		unit    *inventory.UnitStatus
+		unit    *lookup.UnitStatus
 		systemd bool
 		code    pools.Code
 		part    string
 	}{
-		"placed":        {unit: &inventory.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service"}}, systemd: true},
+		"placed":        {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service"}}, systemd: true},
 		"no answer yet": {systemd: true},
 		"no systemd":    {code: "UnitMissing", part: "no systemd"},
-		"not installed": {unit: &inventory.UnitStatus{Unit: cgroup.Unit{Load: "not-found"}}, systemd: true, code: "UnitMissing", part: "not-found"},
-		"partition":     {unit: &inventory.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}, systemd: true, code: "UnitPartition", part: "CPUSetPartition=isolated"},
-		"unreadable":    {unit: &inventory.UnitStatus{Err: errors.New("no answer")}, systemd: true, code: "UnitMissing", part: "no answer"},
+		"not installed": {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "not-found"}}, systemd: true, code: "UnitMissing", part: "not-found"},
+		"partition":     {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}, systemd: true, code: "UnitPartition", part: "CPUSetPartition=isolated"},
+		"unreadable":    {unit: &lookup.UnitStatus{Err: errors.New("no answer")}, systemd: true, code: "UnitMissing", part: "no answer"},
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
 		if c.unit != nil {
@@ -51,10 +52,10 @@ func TestUnitProblems(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	s := desired.Settings{Pools: pools.Pools{Units: []pools.UnitSpec{{Name: "alias.service", CPUs: 2}}}}
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutUnit(inventory.UnitStatus{Name: "alias.service", Unit: cgroup.Unit{Name: "du.service"}})
-	m.PutUnit(inventory.UnitStatus{Name: "host.service", Unit: cgroup.Unit{Name: "host.service"}})
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
+	m.PutUnit(lookup.UnitStatus{Name: "alias.service", Unit: cgroup.Unit{Name: "du.service"}})
+	m.PutUnit(lookup.UnitStatus{Name: "host.service", Unit: cgroup.Unit{Name: "host.service"}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
 	for _, c := range []struct {
 		target cgroup.Target
 		want   pools.Key
@@ -105,7 +106,7 @@ func TestOwners(t *testing.T) {
 	want := []desired.Owner{{Pod: "default/p", Name: "app", ID: "c", CPUs: cpuset.Of(2)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(6)}}
 	m := inventory.New(cgroup.DriverSystemd)
 	for _, id := range []string{"c", "d", "e"} {
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id}})
 	}
 	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: undo.Document{}.Journal(), Build: func(pools.Input) pools.Plan { return plan }}
 	got := in.Decide()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -25,7 +26,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true}, Partial: os.ErrDeadlineExceeded})
 	kernel := make(map[cgroup.Path]string)
 	for name, cpus := range map[string]string{"owner": "4-5", "beside": "2-3,6", "across": "2-5", "under": "5", "new": "", "starting": "-"} {
 		c := cri.Container{ID: name, PodID: "p", Name: name, State: cri.Running, CgroupsPath: "x.slice:c:" + name, Requested: nodefixture.WholeCPUs(2)}
@@ -33,7 +34,7 @@ func TestUnread(t *testing.T) {
 			c.State = cri.Created
 			c.Recorded.CPUs = "4,7"
 		}
-		m.PutContainer(inventory.ContainerStatus{Container: c})
+		m.PutContainer(lookup.ContainerStatus{Container: c})
 		kernel[m.Container(name).Path] = cpus
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {

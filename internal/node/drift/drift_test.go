@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -63,7 +64,7 @@ func newWorld(t *testing.T) *world {
 		Backoffs: retry.New(), Formula: &weights, Log: slog.New(slog.DiscardHandler),
 		AddEvent: func(_ cgroup.Path, e history.Event) { w.events = append(w.events, e) },
 	})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 	w.read(t, own, 59)
 	w.Open(began, nothing)
 	return w

@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/exposure"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -54,7 +55,7 @@ func newNode(systemd bool) *node {
 
 // run reports the container, which the runtime has created at began.
 func (n *node) run(state cri.State) {
-	n.inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: state, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
+	n.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: state, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
 }
 
 // read reads the cgroup again, with other CPUs.

@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -96,7 +97,7 @@ func TestFetchFormula(t *testing.T) {
 func TestFormula(t *testing.T) {
 	const shares = 1024
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "p.slice:cri-containerd:c", Recorded: cri.Resources{Shares: shares}}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "p.slice:cri-containerd:c", Recorded: cri.Resources{Shares: shares}}})
 	linear := func(cgroup.Path) cgroup.Current {
 		return cgroup.Current{Exists: true, State: cgroup.State{Weight: cgroup.WeightLinear(shares)}}
 	}

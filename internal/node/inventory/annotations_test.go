@@ -48,7 +48,7 @@ func TestKeepsReadAnnotations(t *testing.T) {
 	list := func(calls int, want ...string) {
 		t.Helper()
 		before := r.Calls("PodSandboxStatus")
-		l := inventory.List(t.Context(), &h, m.Query(nil, false))
+		l := m.Query(nil, false).List(t.Context(), &h)
 		if l.Err != nil {
 			t.Fatal(l.Err)
 		}
@@ -70,7 +70,7 @@ func TestKeepsReadAnnotations(t *testing.T) {
 	list(0, target)
 	crio.Workloads = []managers.Workload{{Name: "pin", Activation: "example.org/pin", Pins: true}}
 	r.Fail("ListPodSandbox", errors.New("the runtime restarts"))
-	if l := inventory.List(t.Context(), &h, m.Query(nil, false)); l.Err == nil {
+	if l := m.Query(nil, false).List(t.Context(), &h); l.Err == nil {
 		t.Fatal("the listing did not fail")
 	}
 	r.Fail("ListPodSandbox", nil)

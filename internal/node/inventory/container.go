@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -59,12 +60,12 @@ type history struct {
 	lostIn int
 }
 
-// PutContainer applies the answer to FetchContainer. It reports whether the answer counts. An error
+// PutContainer applies the answer to lookup.FetchContainer. It reports whether the answer counts. An error
 // does not count. An answer that is older than the removal of the container does not count
 // either. A container that NRI has just reported may still be missing in the runtime.
-func (m *Inventory) PutContainer(f ContainerStatus) bool {
+func (m *Inventory) PutContainer(f lookup.ContainerStatus) bool {
 	switch {
-	case m.isOutdated(f.ID, f.asOf):
+	case m.isOutdated(f.ID, f.AsOf):
 		return false
 	case f.Err == nil:
 		m.putContainer(f)
@@ -73,7 +74,7 @@ func (m *Inventory) PutContainer(f ContainerStatus) bool {
 		if e := m.containers[f.ID]; e != nil && e.isExpected(m.now()) {
 			return false
 		}
-		m.removeAsOf(f.ID, f.asOf)
+		m.removeAsOf(f.ID, f.AsOf)
 		return true
 	}
 	return false
@@ -82,10 +83,10 @@ func (m *Inventory) PutContainer(f ContainerStatus) bool {
 // putContainer adds or replaces a container. The state only goes forward: a status that was
 // read before an event must not revert the event. Known details survive an answer without
 // details.
-func (m *Inventory) putContainer(f ContainerStatus) {
+func (m *Inventory) putContainer(f lookup.ContainerStatus) {
 	m.clock++
 	now := m.now()
-	e := &Container{Container: f.Container, unit: f.unit, began: onClock(f.CreatedAt, now), err: f.Partial}
+	e := &Container{Container: f.Container, unit: f.Unit, began: onClock(f.CreatedAt, now), err: f.Partial}
 	e.end(f.FinishedAt, now)
 	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
 	if old := m.containers[f.ID]; old != nil {
@@ -94,15 +95,18 @@ func (m *Inventory) putContainer(f ContainerStatus) {
 			old.added = m.clock
 			return
 		}
-		e.follow(old, f.asOf)
+		e.follow(old, f.AsOf)
 	}
 	e.added = m.clock
-	e.settle(f.home)
-	m.noteLost(e, f.lost)
-	var pathErr, cpusErr, memsErr error
-	if e.Path = f.found; !f.isLost() {
-		e.Path, pathErr = cgroup.ContainerPath(f.CgroupsPath, m.driver)
+	switch {
+	case f.Own:
+		e.settle(homeOwn)
+	case f.Hosted:
+		e.settle(homeSandbox)
 	}
+	m.noteLost(e, f.Lost)
+	var pathErr, cpusErr, memsErr error
+	e.Path, pathErr = f.Cgroup(m.driver)
 	e.Recorded, cpusErr = f.RecordedCPUs()
 	e.mems, memsErr = f.RecordedMems()
 	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
@@ -143,10 +147,10 @@ func (m *Inventory) NotePersisted(e *Container) {
 	e.recordedAt = m.clock
 }
 
-// HasRecordOf reports whether the answer contains the daemon's last change of the record. An
+// HasRecord reports whether the answer contains the daemon's last change of the record. An
 // answer that was requested before the change lacks it.
-func (f *ContainerStatus) HasRecordOf(e *Container) bool {
-	return f.asOf == betweenUpdates || f.asOf >= e.recordedAt
+func (e *Container) HasRecord(f lookup.ContainerStatus) bool {
+	return f.AsOf == betweenUpdates || f.AsOf >= e.recordedAt
 }
 
 // advance moves the state of a container forward. The values of states are in their order.

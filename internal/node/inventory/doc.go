@@ -1,7 +1,5 @@
 // Package inventory holds the pods, containers and units of the node as the
 // runtime, systemd and NRI report them. Inventory is the state. Its methods accept
 // events, listings, answers about single objects and NRI requests in any order.
-// Old answers never replace newer ones, and states only go forward. List and the
-// Fetch functions ask the runtime and systemd. They run in workers and do not touch
-// the state.
+// Old answers never replace newer ones, and states only go forward.
 package inventory

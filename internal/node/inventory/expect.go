@@ -3,6 +3,7 @@ package inventory
 import (
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -59,7 +60,7 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Cont
 	m.ExpectPod(p)
 	// The creation of an earlier container of this name failed without a report.
 	m.dropUnconfirmed(m.within[c.PodID], func(e *Container) bool { return e.Container.Name == c.Name })
-	m.putContainer(ContainerStatus{Container: c})
+	m.putContainer(lookup.ContainerStatus{Container: c})
 	e := m.containers[c.ID]
 	e.seenCreated, e.recovered, e.requestedAt, e.expectation = true, true, m.clock, expectation{asked, m.now()}
 	e.placedElsewhere = c.Requested.CPUs != "" && !kubeletPlaces
@@ -72,7 +73,7 @@ func (m *Inventory) ExpectPod(p cri.Pod) {
 	if old := m.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
 		return
 	}
-	m.putPod(PodStatus{Pod: p})
+	m.putPod(lookup.PodStatus{Pod: p})
 	m.pods[p.ID].expectation = expectation{answered, m.now()}
 }
 

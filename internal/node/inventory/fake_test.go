@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/annotations"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -104,9 +105,9 @@ func (w *world) run(s cri.State) (cri.Pod, cri.Container) {
 // list lists all objects and merges the result.
 func (w *world) list() { w.listAsOf(w.Query(nil, false)) }
 
-func (w *world) listAsOf(q inventory.Query) {
+func (w *world) listAsOf(q lookup.Query) {
 	w.t.Helper()
-	l := inventory.List(w.t.Context(), &w.host, q)
+	l := q.List(w.t.Context(), &w.host)
 	if l.Err != nil {
 		w.t.Fatal(l.Err)
 	}
@@ -114,11 +115,11 @@ func (w *world) listAsOf(q inventory.Query) {
 }
 
 func (w *world) fetchPod(id string, asOf int) bool {
-	return w.PutPod(inventory.FetchPod(w.t.Context(), &w.host, id, asOf))
+	return w.PutPod(lookup.FetchPod(w.t.Context(), &w.host, id, asOf))
 }
 
 func (w *world) fetchContainer(id string, asOf int) bool {
-	return w.PutContainer(inventory.FetchContainer(w.t.Context(), &w.host, id, asOf))
+	return w.PutContainer(lookup.FetchContainer(w.t.Context(), &w.host, id, asOf))
 }
 
 // send applies an event of the runtime about an object of the sandbox p.

@@ -1,12 +1,10 @@
 package inventory
 
 import (
-	"errors"
 	"iter"
 	"strings"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -27,23 +25,6 @@ const (
 	homeSandbox      // the runtime reports it as running, and its own cgroup has no process
 	homeOwn          // its own cgroup; this never changes
 )
-
-// homeOf returns the home of a container that the runtime has just reported. Lost reports whether
-// the container is running without a cgroup.
-func homeOf(h *hostenv.Host, p cgroup.Path, s cri.State) (is home, lost bool) {
-	if h.Cgroups == nil || p == "" || s == cri.Exited {
-		return homeUnknown, false
-	}
-	st, err := h.Cgroups.Read(p)
-	lost = s == cri.Running && errors.Is(err, cgroup.ErrGone)
-	switch {
-	case err == nil && st.Populated:
-		return homeOwn, false
-	case s == cri.Running && err == nil, lost:
-		return homeSandbox, lost
-	}
-	return homeUnknown, false
-}
 
 // settle records a home, unless processes have been in the container's own cgroup.
 func (h *history) settle(is home) { h.home = max(h.home, is) }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -96,7 +95,7 @@ func TestListInPods(t *testing.T) {
 		for _, asked := range []bool{false, true} {
 			q := w.Query(nil, false)
 			q.InPods = asked
-			found := inventory.List(t.Context(), &w.host, q)
+			found := q.List(t.Context(), &w.host)
 			if got := len(found.InPods) == 1 && found.InPods[0] == monitor; got != asked {
 				t.Errorf("asked %t: %v", asked, found.InPods)
 			}

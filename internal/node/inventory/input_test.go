@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -26,12 +27,12 @@ func TestSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: c.sandbox}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Ready: true, CreatedAt: c.sandbox}})
 			ctr := cri.Container{ID: "c", PodID: "sandbox", Name: "app", State: cri.Running, CreatedAt: c.created}
 			if !c.finished.IsZero() {
 				ctr.State, ctr.FinishedAt = cri.Exited, c.finished
 			}
-			m.PutContainer(inventory.ContainerStatus{Container: ctr})
+			m.PutContainer(lookup.ContainerStatus{Container: ctr})
 			if pods := m.Input(now); len(pods) != 1 || pods[0].Settled != c.want {
 				t.Errorf("input %+v; want one pod with Settled %t", pods, c.want)
 			}

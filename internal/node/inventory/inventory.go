@@ -33,6 +33,9 @@ type Inventory struct {
 	hasNRI       bool
 }
 
+// betweenUpdates is the time of a question that runs in the queue of the container's updates.
+const betweenUpdates = 0
+
 // New returns an inventory without objects.
 func New(d cgroup.Driver) *Inventory {
 	return &Inventory{

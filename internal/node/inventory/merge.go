@@ -1,35 +1,36 @@
 package inventory
 
 import (
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
 // Merge applies a complete listing of pods and containers. It keeps entries that are newer
 // than the listing, the details of known entries, and objects that NRI has just reported.
-func (m *Inventory) Merge(l Listing) {
+func (m *Inventory) Merge(l lookup.Listing) {
 	m.listings++
-	seen := make(map[string]bool, len(l.pods)+len(l.containers)+len(l.known.pods)+len(l.known.containers))
-	for _, p := range l.pods {
-		m.mergePod(p, l.asOf, seen)
+	seen := make(map[string]bool, len(l.Pods)+len(l.Containers)+len(l.KnownPods)+len(l.KnownContainers))
+	for _, p := range l.Pods {
+		m.mergePod(p, l.AsOf, seen)
 	}
-	for _, p := range l.known.pods {
-		m.mergePod(PodStatus{Pod: p}, l.asOf, seen)
+	for _, p := range l.KnownPods {
+		m.mergePod(lookup.PodStatus{Pod: p}, l.AsOf, seen)
 	}
-	for _, c := range l.containers {
-		m.mergeContainer(c, l.asOf, seen)
+	for _, c := range l.Containers {
+		m.mergeContainer(c, l.AsOf, seen)
 	}
-	for _, c := range l.known.containers {
-		m.mergeContainer(ContainerStatus{Container: c}, l.asOf, seen)
+	for _, c := range l.KnownContainers {
+		m.mergeContainer(lookup.ContainerStatus{Container: c}, l.AsOf, seen)
 	}
 	now := m.now()
 	for id, e := range m.containers {
-		if !seen[id] && e.added <= l.asOf && !e.isExpected(now) {
+		if !seen[id] && e.added <= l.AsOf && !e.isExpected(now) {
 			m.dropContainer(id)
 		}
 	}
 	for id, e := range m.pods {
-		if !seen[id] && e.added <= l.asOf && !e.isExpected(now) {
+		if !seen[id] && e.added <= l.AsOf && !e.isExpected(now) {
 			m.unlist(id)
 		}
 	}
@@ -39,11 +40,11 @@ func (m *Inventory) Merge(l Listing) {
 			m.unlist(id)
 		}
 	}
-	m.forgetRemoved(l.asOf)
+	m.forgetRemoved(l.AsOf)
 }
 
 // mergePod applies one sandbox of a listing of asOf and adds it to seen.
-func (m *Inventory) mergePod(p PodStatus, asOf int, seen map[string]bool) {
+func (m *Inventory) mergePod(p lookup.PodStatus, asOf int, seen map[string]bool) {
 	if m.isOutdated(p.ID, asOf) {
 		return
 	}
@@ -61,7 +62,7 @@ func (m *Inventory) mergePod(p PodStatus, asOf int, seen map[string]bool) {
 }
 
 // mergeContainer applies one container of a listing of asOf and adds it to seen.
-func (m *Inventory) mergeContainer(c ContainerStatus, asOf int, seen map[string]bool) {
+func (m *Inventory) mergeContainer(c lookup.ContainerStatus, asOf int, seen map[string]bool) {
 	if m.isOutdated(c.ID, asOf) {
 		return
 	}

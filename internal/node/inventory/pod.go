@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -42,9 +43,9 @@ type Pod struct {
 // PutPod applies the answer to FetchPod. It reports whether the answer counts. An error
 // does not count. An answer that is older than the removal of the sandbox does not count
 // either. A sandbox that NRI has just reported may still be missing in the runtime.
-func (m *Inventory) PutPod(f PodStatus) bool {
+func (m *Inventory) PutPod(f lookup.PodStatus) bool {
 	switch {
-	case m.isOutdated(f.ID, f.asOf):
+	case m.isOutdated(f.ID, f.AsOf):
 		return false
 	case f.Err == nil:
 		m.putPod(f)
@@ -61,9 +62,9 @@ func (m *Inventory) PutPod(f PodStatus) bool {
 
 // putPod adds or replaces a sandbox. Known details survive an answer without details:
 // their loss would move the pod's containers.
-func (m *Inventory) putPod(f PodStatus) {
+func (m *Inventory) putPod(f lookup.PodStatus) {
 	m.clock++
-	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.sliceUnit, pauseUnit: f.pauseUnit, added: m.clock, began: onClock(f.CreatedAt, m.now())}
+	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.SliceUnit, pauseUnit: f.PauseUnit, added: m.clock, began: onClock(f.CreatedAt, m.now())}
 	if old := m.pods[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
 			old.Pod.Ready, old.added, old.unlisted = old.Pod.Ready && f.Ready, m.clock, false
@@ -78,9 +79,7 @@ func (m *Inventory) putPod(f PodStatus) {
 		}
 		m.keepTotal(e, old)
 	}
-	if e.Slice, e.Pause = f.foundSlice, f.foundPause; !f.isLost() {
-		e.Slice, e.Pause, e.err = podPaths(f.Pod, m.driver)
-	}
+	e.Slice, e.Pause, e.err = f.Cgroups(m.driver)
 	e.err = cmp.Or(f.Partial, e.err)
 	if _, qos, ok := cgroup.PodOf(e.Slice); ok {
 		e.QoS = pools.QoS(qos)
@@ -89,20 +88,6 @@ func (m *Inventory) putPod(f PodStatus) {
 		e.System = root
 	}
 	m.setPod(f.ID, e)
-}
-
-// podPaths returns the cgroups of a pod and of its pause container.
-func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
-	if p.CgroupsPath != "" {
-		if pause, err = cgroup.ContainerPath(p.CgroupsPath, d); err != nil {
-			return "", "", err
-		}
-	}
-	if p.CgroupParent != "" {
-		slice, err = cgroup.PodPath(p.CgroupParent, d)
-		return slice, pause, err
-	}
-	return pause.Parent(), pause, nil
 }
 
 // Name returns namespace and name of the pod. It is empty if the name is unknown.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -19,8 +20,8 @@ type Unit struct {
 }
 
 // PutUnit applies the answer to FetchUnit. Without an answer the last one stays.
-func (m *Inventory) PutUnit(f UnitStatus) {
-	e := &Unit{Unit: f.Unit, Files: f.files, Err: f.Err}
+func (m *Inventory) PutUnit(f lookup.UnitStatus) {
+	e := &Unit{Unit: f.Unit, Files: f.Files, Err: f.Err}
 	if old := m.units[f.Name]; old != nil {
 		e.recovered = old.recovered
 		if f.Err != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -30,10 +31,10 @@ func TestEncloses(t *testing.T) {
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
 		for unit, path := range map[string]cgroup.Path{"du.service": "system.slice/du.service", "outer": c.path, "y.service": "radio.slice/y.service"} {
-			m.PutUnit(inventory.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
+			m.PutUnit(lookup.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
 		}
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "machine.slice:cri-containerd:c"}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "machine.slice:cri-containerd:c"}})
 		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -416,7 +417,7 @@ func TestExpects(t *testing.T) {
 // in its cgroup.
 func TestWithoutProcesses(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
 	all := []cgroup.Target{{Path: m.Container("c").Path, Container: "c", CPUs: cpuset.Of(0)}}
 	for i, c := range []struct{ populated, gone bool }{{false, true}, {true, false}, {false, false}} { // the last one ends
 		k := newKernel()

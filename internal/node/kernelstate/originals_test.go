@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -124,8 +125,8 @@ func TestNoteOriginals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()
 			tr, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal()
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
-			m.PutUnit(inventory.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
+			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
 			if c.before != nil {
 				c.before(j)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/moves"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
@@ -52,8 +53,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Cache = kernelstate.New(w, w.Log)
 	w.Moves = moves.New(w.Sources)
-	w.Inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", CgroupParent: slice}})
-	w.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{
+	w.Inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", CgroupParent: slice}})
+	w.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{
 		ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Recorded: cri.Resources{CPUs: "4-5"},
 	}})
 	m := control.Move{PodUID: "u", Container: "app", From: cpuset.Range(2, 3), To: cpuset.Range(4, 5)}

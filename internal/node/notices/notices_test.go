@@ -13,6 +13,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/formula"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/quiet"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	id := w.node.RunContainer(pod, "known", nodefixture.WholeCPUs(0))
 	w.unknownID = w.node.RunContainer(pod, "unknown", nodefixture.WholeCPUs(0))
 	w.known, w.unknown = cgroup.Path(w.node.Runtime.Cgroup(id)), cgroup.Path(w.node.Runtime.Cgroup(w.unknownID))
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, State: cri.Running, CgroupsPath: string(w.known)}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, State: cri.Running, CgroupsPath: string(w.known)}})
 	w.targets = []cgroup.Target{{Container: id, Path: w.known, CPUs: cpuset.Range(2, 3)}}
 	w.refresh()
 	return w

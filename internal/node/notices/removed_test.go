@@ -6,6 +6,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -42,8 +43,8 @@ func newRemovedWorld(state cri.State) *removedWorld {
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal(), slog.New(slog.DiscardHandler)
 	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
 		Partitions: partition.New(partition.Sources{Journal: j})}).Removed
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
 	j.Note(undo.Original{Path: path, File: cgroup.FileCPUs})
 	j.Note(undo.Original{Path: pod, File: cgroup.FileCPUs})
 	return w

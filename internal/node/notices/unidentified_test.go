@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/notices"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -65,7 +66,7 @@ func TestTrack(t *testing.T) {
 	if id := w.Track(w.path(w.free).Parent()); id != "" {
 		t.Errorf("the slice of a pod is tracked as %q; want %q", id, "")
 	}
-	w.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: w.own, State: cri.Running}})
+	w.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: w.own, State: cri.Running}})
 	if id := w.Track(w.path(w.own)); id != "" {
 		t.Errorf("the known container %q is tracked; want %q", id, "")
 	}

@@ -83,7 +83,7 @@ func (n *node) restart(journal undo.Document) {
 // list reads pods and containers from the runtime.
 func (n *node) list() {
 	h := n.Host()
-	n.Inventory.Merge(inventory.List(context.Background(), &h, n.Inventory.Query(nil, false)))
+	n.Inventory.Merge(n.Inventory.Query(nil, false).List(context.Background(), &h))
 }
 
 // own runs a container on exclusive CPUs.

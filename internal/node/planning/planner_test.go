@@ -46,7 +46,7 @@ func newWorld(t *testing.T, journal ...pools.Assignment) *world {
 	}
 	w.Planner = planning.New(w.Sources, "linear")
 	w.id = w.node.RunContainer(w.node.RunPod("u", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	l := inventory.List(t.Context(), &h, w.Inventory.Query(nil, true))
+	l := w.Inventory.Query(nil, true).List(t.Context(), &h)
 	if l.Err != nil {
 		t.Fatal(l.Err)
 	}

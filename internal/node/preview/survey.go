@@ -58,7 +58,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 	m := inventory.New(h.Driver)
 	query := m.Query(settings.UnitNames(), true)
 	query.UnitTimeout, query.InPods = hostenv.CallTimeout, true
-	found := inventory.List(ctx, h, query)
+	found := query.List(ctx, h)
 	if found.Err != nil {
 		return nil, found.Err
 	}

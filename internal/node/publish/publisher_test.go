@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/drift"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/planning"
 	"github.com/cpupoold/cpupoold/internal/node/publish"
@@ -75,8 +76,8 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 
 	id := w.node.RunContainer(w.node.RunPod("u", "ran", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
 	w.path = cgroup.Path(w.node.Runtime.Cgroup(id))
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "ran", Name: "du"}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", State: cri.Running, CgroupsPath: string(w.path)}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "ran", Name: "du"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", State: cri.Running, CgroupsPath: string(w.path)}})
 	w.pass.Planned, w.pass.Targets = true, []cgroup.Target{{Container: id, Path: w.path, CPUs: cpuset.Range(4, 5)}}
 	w.pass.Plan = pools.Plan{Shared: settings.Pools.Shared, Pods: []pools.PodPlan{{UID: "u", Namespace: "ran", Name: "du",
 		Containers: []pools.Placement{{ID: id, Name: "app", Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Range(4, 5)}}}}}

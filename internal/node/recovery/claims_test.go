@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -77,8 +78,8 @@ func TestClaims(t *testing.T) {
 					if c.mixed {
 						pod.Annotations = map[string]string{"cpu-shared.crio.io/" + name: "enable"}
 					}
-					m.PutPod(inventory.PodStatus{Pod: pod})
-					m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: name, PodID: uid, Name: name, State: cri.Running,
+					m.PutPod(lookup.PodStatus{Pod: pod})
+					m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: name, PodID: uid, Name: name, State: cri.Running,
 						CgroupsPath: slice + ":cri-containerd:" + name, Requested: requested}})
 					kernel[m.Container(name).Path] = cpus
 				}
@@ -90,7 +91,7 @@ func TestClaims(t *testing.T) {
 				}
 				if c.unit != "" {
 					path := cgroup.Path("system.slice/" + unit)
-					m.PutUnit(inventory.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
+					m.PutUnit(lookup.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
 					kernel[path] = c.unit
 				}
 				return m
@@ -136,8 +137,8 @@ func texts(all []pools.Assignment) string {
 func TestClaimsOfAnEarlierBoot(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Exited,
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Exited,
 		CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(2), Recorded: cri.Resources{CPUs: "6-7"}}})
 	read := func(cgroup.Path) (cgroup.State, error) { return cgroup.State{}, cgroup.ErrGone }
 	ofClaim := pools.Assignment{Key: pools.Key{Claim: "c", Container: "cpus|numa0|"}, CPUs: parsed(t, "1")}

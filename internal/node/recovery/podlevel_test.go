@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -37,14 +38,14 @@ func TestPodLevel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			const slice = "kubepods-podu.slice"
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p",
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p",
 				Resources: nodefixture.WholeCPUs(3)}})
 			states := map[cgroup.Path]cgroup.State{m.Pod("p").Pause: {CPUs: tc.pools.Shared.Difference(cpuset.Range(4, 6)), Quota: -1}}
 			if tc.set.Equal(tc.pools.Shared) {
 				states[m.Pod("p").Pause] = cgroup.State{CPUs: tc.set, Quota: -1}
 			}
 			for _, id := range []string{"a", "b"} {
-				m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running,
+				m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running,
 					CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(3), Recorded: cri.Resources{CPUs: tc.set.String()}}})
 				states[m.Container(id).Path] = cgroup.State{CPUs: tc.set, Quota: -1}
 			}

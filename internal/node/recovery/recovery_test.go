@@ -11,6 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/recovery"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -33,10 +34,10 @@ func carvedPools() pools.Pools {
 func TestSources(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 	kernel := make(map[cgroup.Path]string)
 	put := func(id, name string, state cri.State, inKernel, recorded string) {
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
 			CgroupsPath: slice + ":cri-containerd:" + id, Recorded: cri.Resources{CPUs: recorded}}})
 		if inKernel != "" {
 			kernel[m.Container(id).Path] = inKernel
@@ -50,8 +51,8 @@ func TestSources(t *testing.T) {
 	put("c6", "again", cri.Running, "8", "7")
 	put("c7", "ended", cri.Exited, "", "10") // its CPUs may have another owner now
 	// The pod of this container is stopped.
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}})
-	m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c8", PodID: "q", Name: "stillborn", State: cri.Created, Recorded: cri.Resources{CPUs: "9"}}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", CgroupParent: "kubepods-podv.slice"}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c8", PodID: "q", Name: "stillborn", State: cri.Created, Recorded: cri.Resources{CPUs: "9"}}})
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, ok := kernel[p]
 		if !ok {
@@ -83,13 +84,13 @@ func TestEarlierInstance(t *testing.T) {
 	}{{cri.Running, ""}, {cri.Exited, "4-5"}} {
 		m := inventory.New(cgroup.DriverSystemd)
 		slice := "kubepods-podu.slice"
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 		for i, c := range []cri.Container{
 			{ID: "c1", State: cri.Exited, Recorded: cri.Resources{CPUs: "4-5"}},
 			{ID: "c2", State: tc.state, Recorded: cri.Resources{CPUs: "2-3"}},
 		} {
 			c.PodID, c.Name, c.CgroupsPath, c.CreatedAt = "p", "app", slice+":cri-containerd:"+c.ID, time.Unix(int64(i), 0)
-			m.PutContainer(inventory.ContainerStatus{Container: c})
+			m.PutContainer(lookup.ContainerStatus{Container: c})
 		}
 		read := func(p cgroup.Path) (cgroup.State, error) {
 			if p == m.Container("c2").Path && tc.state == cri.Running {
@@ -112,9 +113,9 @@ func TestEarlierInstance(t *testing.T) {
 func TestPartition(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	slice := "kubepods-podu.slice"
-	m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 	for _, id := range []string{"parted", "not"} {
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(2)}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(2)}})
 	}
 	reads := make(map[cgroup.Path]int)
 	read := func(p cgroup.Path) (cgroup.State, error) {
@@ -156,10 +157,10 @@ func TestCreatedContainer(t *testing.T) {
 	}
 	for recorded, want := range map[string]string{"": "4-5", "1-3,6": "4-5", "1-6": ""} {
 		m := inventory.New(cgroup.DriverSystemd)
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c",
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c",
 			Recorded: cri.Resources{CPUs: recorded}, Requested: cri.Resources{Shares: 102}}})
-		m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+		m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
 		got := ""
 		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of}) {
 			got += a.CPUs.String()
@@ -197,7 +198,7 @@ func TestReservedCPUs(t *testing.T) {
 				},
 			} {
 				m := inventory.New(cgroup.DriverSystemd)
-				m.PutUnit(inventory.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+				m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
 				var got string
 				for _, a := range recovered(m) {
 					if a.Container == name {
@@ -252,9 +253,9 @@ func TestRefusedContainers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
 			unit := cgroup.Unit{Name: name, Path: "system.slice/" + name}
-			m.PutUnit(inventory.UnitStatus{Name: name, Unit: unit})
+			m.PutUnit(lookup.UnitStatus{Name: name, Unit: unit})
 			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
 			for i, o := range tc.others {
 				id := fmt.Sprint("c", i)
@@ -262,7 +263,7 @@ func TestRefusedContainers(t *testing.T) {
 				if o.kernel == "" {
 					c.State = cri.Created
 				}
-				m.PutContainer(inventory.ContainerStatus{Container: c})
+				m.PutContainer(lookup.ContainerStatus{Container: c})
 				st := cgroup.State{CPUs: parsed(t, o.kernel), Quota: -1}
 				if o.quota {
 					st.Quota = c.Requested.Quota
@@ -315,10 +316,10 @@ func TestLate(t *testing.T) {
 			c := cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(2)}
 			late := func() *inventory.Inventory {
 				m := inventory.New(cgroup.DriverSystemd)
-				m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
-				m.PutContainer(inventory.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
+				m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
+				m.PutContainer(lookup.ContainerStatus{Container: c, Partial: os.ErrDeadlineExceeded})
 				m.BeginWatch(time.Now())
-				m.PutContainer(inventory.ContainerStatus{Container: c})
+				m.PutContainer(lookup.ContainerStatus{Container: c})
 				return m
 			}
 			m := late()
@@ -395,13 +396,13 @@ func TestRules(t *testing.T) {
 			if tc.mixed {
 				pod.Annotations = map[string]string{"cpu-shared.crio.io/app": "enable"}
 			}
-			m.PutPod(inventory.PodStatus{Pod: pod})
+			m.PutPod(lookup.PodStatus{Pod: pod})
 			if tc.besteffort != "" {
-				m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
-				m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
+				m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "q", UID: "v", Ready: true, CgroupParent: "kubepods-besteffort-podv.slice", CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:q"}})
+				m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "d", PodID: "q", Name: "app", State: cri.Running,
 					CgroupsPath: "kubepods-besteffort-podv.slice:cri-containerd:d", Requested: cri.Resources{Shares: 2}}})
 			}
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running,
 				CgroupsPath: slice + ":cri-containerd:c", Requested: nodefixture.WholeCPUs(tc.requests), Recorded: cri.Resources{CPUs: tc.recorded}}})
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/numahints"
 	"github.com/cpupoold/cpupoold/internal/node/refusal"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
@@ -57,12 +58,12 @@ func TestUncreated(t *testing.T) {
 			m.Event(cri.Event{ContainerID: "sandbox", PodID: "sandbox", Kind: cri.ContainerDeleted, At: start})
 		},
 		"created": func(m *inventory.Inventory) {
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", PodID: "sandbox", Name: "app", State: cri.Created}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", PodID: "sandbox", Name: "app", State: cri.Created}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, m := newLog()
-			m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "u", Ready: true}})
+			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "u", Ready: true}})
 			pod := plan(pools.Created, "u").Pods[0]
 			for range 2 {
 				l.NoteUncreated(&pod, &pod.Containers[0])
@@ -97,7 +98,7 @@ func TestStops(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l, m := newLog()
 			m.BeginWatch(start)
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", Name: "app", State: cri.Running, CreatedAt: start.Add(c.created)}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", Name: "app", State: cri.Running, CreatedAt: start.Add(c.created)}})
 			p := plan(pools.Running, "1")
 			p.Pods[0].Containers[0].Reason.Code = c.reason
 			stop := l.Note(p, c.fail, start)
@@ -137,7 +138,7 @@ func TestRefusedResize(t *testing.T) {
 		"not planned": {nil, "it keeps no exclusive CPUs"},
 	} {
 		l, m := newLog()
-		m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: "1", Name: "app"}})
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", Name: "app"}})
 		pod := plan(pools.Running, "u").Pods[0]
 		err := l.NoteResize(&pod, m.Container("1"), 3, &allocate.Refusal{Code: "TooFew", Why: "2 are free"}, c.has)
 		if want := "cpupoold: default/u, container app: resize to 3 exclusive CPUs: TooFew: 2 are free; " + c.want; err == nil || err.Error() != want {

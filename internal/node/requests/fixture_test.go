@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
@@ -79,7 +80,7 @@ func (w *world) runs(id, cpus string) cgroup.Path {
 	}
 	c := container(id, "")
 	c.State, c.Recorded.CPUs = cri.Running, cpus
-	w.inventory.PutContainer(inventory.ContainerStatus{Container: c})
+	w.inventory.PutContainer(lookup.ContainerStatus{Container: c})
 	e := w.inventory.Container(id)
 	w.states[e.Path] = cgroup.State{Path: e.Path, CPUs: set, Effective: set, HasCPUSet: true, Populated: true}
 	w.cache.SetRecord(e.Path, e.Record())

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -21,9 +21,9 @@ import (
 
 var original = undo.Original{Path: "new", File: cgroup.FileCPUs}
 
-func statusOf(c cri.Container, s cri.State) inventory.ContainerStatus {
+func statusOf(c cri.Container, s cri.State) lookup.ContainerStatus {
 	c.State = s
-	return inventory.ContainerStatus{Container: c}
+	return lookup.ContainerStatus{Container: c}
 }
 
 // planOf places container c of a pool on CPUs 2-3.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -103,7 +104,7 @@ func (a *Resizes) Next(earlier func(time.Time)) {
 
 // Seen compares a record with the possible sizes, and corrects the size in the inventory. It
 // reports whether the record counts: it is complete, and no newer resize replaces this one.
-func (a *Resizes) Seen(q Query, s inventory.ContainerStatus, now time.Time) bool {
+func (a *Resizes) Seen(q Query, s lookup.ContainerStatus, now time.Time) bool {
 	r, e := q.of, a.inventory.Container(q.ID)
 	if r == nil || a.open[q.ID] != r || e == nil {
 		return false

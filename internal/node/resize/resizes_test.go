@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/resize"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -28,9 +29,9 @@ func newWorld() *world {
 }
 
 // record returns the runtime's description of the container, which records this number of CPUs.
-func (w *world) record(cpus int) inventory.ContainerStatus {
+func (w *world) record(cpus int) lookup.ContainerStatus {
 	r := nodefixture.WholeCPUs(cpus)
-	return inventory.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1", Requested: r, Recorded: r}}
+	return lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1", Requested: r, Recorded: r}}
 }
 
 // resize requests these numbers of CPUs, one after the other.
@@ -48,7 +49,7 @@ func (w *world) resize(applied bool, cpus ...int) {
 }
 
 // read reads the record some time later. It reports whether the record counts.
-func (w *world) read(t *testing.T, later time.Duration, s inventory.ContainerStatus) bool {
+func (w *world) read(t *testing.T, later time.Duration, s lookup.ContainerStatus) bool {
 	t.Helper()
 	w.now = w.now.Add(later)
 	due := w.Due(w.now)

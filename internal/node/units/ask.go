@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -68,7 +69,7 @@ func (u *Units) AskDue(now time.Time) {
 		}
 		a.wanted, a.asking, a.due = false, true, now.Add(queryInterval)
 		u.Submit(u.queue(name), func(ctx context.Context) Result {
-			return answered{inventory.FetchUnit(ctx, u.Host, name)}
+			return answered{lookup.FetchUnit(ctx, u.Host, name)}
 		})
 	}
 }
@@ -82,7 +83,7 @@ func (u *Units) Next(earlier func(time.Time)) {
 	}
 }
 
-type answered struct{ inventory.UnitStatus }
+type answered struct{ lookup.UnitStatus }
 
 func (r answered) apply(u *Units, now time.Time) {
 	if a := u.asks[r.Name]; a != nil {
@@ -101,7 +102,7 @@ func (u *Units) queue(name string) string {
 
 // Note records an answer of systemd about a unit, unless the configuration no longer contains
 // the unit. An error leads to another question.
-func (u *Units) Note(e inventory.UnitStatus, now time.Time) {
+func (u *Units) Note(e lookup.UnitStatus, now time.Time) {
 	if !u.follows(e.Name) {
 		return
 	}

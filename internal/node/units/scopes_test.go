@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -17,7 +17,7 @@ func TestScopes(t *testing.T) {
 	w := newWorld(t, "")
 	id := w.node.RunContainer(w.node.RunPod("u", "default", "burstable", 0, nil), "app", nodefixture.WholeCPUs(0))
 	p := cgroup.Path(w.node.Runtime.Cgroup(id))
-	w.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, State: cri.Running, CgroupsPath: string(p)}})
+	w.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, State: cri.Running, CgroupsPath: string(p)}})
 	want := []cgroup.Target{{Path: p.Parent(), CPUs: cpuset.Of(2)}, {Path: p, Container: id, CPUs: cpuset.Of(2)}}
 	s := w.Scopes()
 	if ask := s.Ask(want); len(ask) > 0 || s.IsAnswered(p) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/retry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/units"
@@ -35,7 +36,7 @@ type world struct {
 	now  time.Time
 }
 
-func newWorld(t *testing.T, yaml string, known ...inventory.UnitStatus) *world {
+func newWorld(t *testing.T, yaml string, known ...lookup.UnitStatus) *world {
 	t.Helper()
 	w := &world{node: nodefixture.New(t, nodefixture.Spec{}), now: time.Now()}
 	h := w.node.Host()
@@ -119,16 +120,16 @@ func TestRevertedUnits(t *testing.T) {
 	silence := errors.New("no answer")
 	for name, c := range map[string]struct {
 		yaml  string
-		known []inventory.UnitStatus
+		known []lookup.UnitStatus
 		want  bool
 	}{
 		"not configured":      {"", nil, true},
-		"configured":          {duUnit, []inventory.UnitStatus{{Name: du, Unit: duService()}}, false},
+		"configured":          {duUnit, []lookup.UnitStatus{{Name: du, Unit: duService()}}, false},
 		"not asked yet":       {aliasUnit, nil, false},
-		"no answer":           {aliasUnit, []inventory.UnitStatus{{Name: "alias.service", Err: silence}}, false},
-		"alias":               {aliasUnit, []inventory.UnitStatus{{Name: "alias.service", Unit: duService()}}, false},
-		"alias that is known": {aliasUnit, []inventory.UnitStatus{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
-		"another":             {"units: {ru.service: {cpus: 2}}\n", []inventory.UnitStatus{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
+		"no answer":           {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Err: silence}}, false},
+		"alias":               {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Unit: duService()}}, false},
+		"alias that is known": {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
+		"another":             {"units: {ru.service: {cpus: 2}}\n", []lookup.UnitStatus{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.yaml, c.known...)
@@ -189,8 +190,8 @@ func TestRevertOfUnitWithConfiguredPart(t *testing.T) {
 	w.node.Units.Install(du, cpuset.Set{})
 	w.Revert()
 	w.configure("units: {du.service: {cpus: 2}, ru.service: {cpus: 1}}\n")
-	w.Inventory.PutUnit(inventory.UnitStatus{Name: du, Unit: duService()})
-	w.Inventory.PutUnit(inventory.UnitStatus{Name: "ru.service", Unit: inner})
+	w.Inventory.PutUnit(lookup.UnitStatus{Name: du, Unit: duService()})
+	w.Inventory.PutUnit(lookup.UnitStatus{Name: "ru.service", Unit: inner})
 	w.work()
 	if _, kept := w.Journal.UnitOriginals()[du]; kept {
 		t.Error("its original was kept")
@@ -203,7 +204,7 @@ func TestRevertOfUnitWithConfiguredPart(t *testing.T) {
 // TestUnitThatWasAway checks that a unit which comes back has its former CPUs until it has left
 // them again.
 func TestUnitThatWasAway(t *testing.T) {
-	w := newWorld(t, "", inventory.UnitStatus{Name: du, Unit: duService()})
+	w := newWorld(t, "", lookup.UnitStatus{Name: du, Unit: duService()})
 	w.Host.Units = &systemd{w.Host.Units, cgroup.ErrGone}
 	w.Revert()
 	w.work()
@@ -211,7 +212,7 @@ func TestUnitThatWasAway(t *testing.T) {
 		t.Errorf("assignments while the unit does not exist: %s; want none", got)
 	}
 	w.configure(duUnit)
-	w.Inventory.PutUnit(inventory.UnitStatus{Name: du, Unit: duService()})
+	w.Inventory.PutUnit(lookup.UnitStatus{Name: du, Unit: duService()})
 	if got := w.settle(); got != "du.service 4-5" {
 		t.Errorf("assignments of the configured unit: %s; want du.service 4-5", got)
 	}
@@ -224,28 +225,28 @@ func TestUnitThatWasAway(t *testing.T) {
 // TestUnitsThatLeave checks that the CPUs of a unit that has left the configuration stay reserved
 // until the unit has left them. Another name of the unit keeps them.
 func TestUnitsThatLeave(t *testing.T) {
-	silence := inventory.UnitStatus{Name: "alias.service", Err: errors.New("no answer")}
-	known := inventory.UnitStatus{Name: du, Unit: duService()}
-	alias := inventory.UnitStatus{Name: "alias.service", Unit: duService()}
-	ru := inventory.UnitStatus{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	silence := lookup.UnitStatus{Name: "alias.service", Err: errors.New("no answer")}
+	known := lookup.UnitStatus{Name: du, Unit: duService()}
+	alias := lookup.UnitStatus{Name: "alias.service", Unit: duService()}
+	ru := lookup.UnitStatus{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
 	const ruUnit = "units: {ru.service: {cpus: 2}}\n"
 	for name, c := range map[string]struct {
 		yaml     string
-		known    []inventory.UnitStatus
+		known    []lookup.UnitStatus
 		reverted bool   // the original is restored
 		want     string // assignments afterwards
 		reserved string
 	}{
-		"still there":          {"", []inventory.UnitStatus{known}, false, "du.service 4-5", "4-5"},
-		"reverted":             {"", []inventory.UnitStatus{known}, true, "", ""},
+		"still there":          {"", []lookup.UnitStatus{known}, false, "du.service 4-5", "4-5"},
+		"reverted":             {"", []lookup.UnitStatus{known}, true, "", ""},
 		"not known any more":   {"", nil, false, "du.service 4-5", "4-5"},
-		"renamed":              {aliasUnit, []inventory.UnitStatus{known, alias}, false, "alias.service 4-5", ""},
-		"renamed, not told":    {aliasUnit, []inventory.UnitStatus{known}, false, "du.service 4-5", "4-5"},
-		"renamed, no answer":   {aliasUnit, []inventory.UnitStatus{known, silence}, false, "du.service 4-5", "4-5"},
-		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []inventory.UnitStatus{known, alias}, false, "", ""},
-		"another":              {ruUnit, []inventory.UnitStatus{known, ru}, false, "du.service 4-5", "4-5"},
-		"another, not told":    {ruUnit, []inventory.UnitStatus{known}, false, "du.service 4-5", "4-5"},
-		"other has come":       {ruUnit, []inventory.UnitStatus{known, ru}, true, "", ""},
+		"renamed":              {aliasUnit, []lookup.UnitStatus{known, alias}, false, "alias.service 4-5", ""},
+		"renamed, not told":    {aliasUnit, []lookup.UnitStatus{known}, false, "du.service 4-5", "4-5"},
+		"renamed, no answer":   {aliasUnit, []lookup.UnitStatus{known, silence}, false, "du.service 4-5", "4-5"},
+		"renamed, now in pool": {"units: {alias.service: {pool: management}}\n", []lookup.UnitStatus{known, alias}, false, "", ""},
+		"another":              {ruUnit, []lookup.UnitStatus{known, ru}, false, "du.service 4-5", "4-5"},
+		"another, not told":    {ruUnit, []lookup.UnitStatus{known}, false, "du.service 4-5", "4-5"},
+		"other has come":       {ruUnit, []lookup.UnitStatus{known, ru}, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.yaml, c.known...)
@@ -264,7 +265,7 @@ func TestUnitsThatLeave(t *testing.T) {
 
 // TestUnitWithNewCPUs checks that a unit with CPUs of the last plan is known until it has left them.
 func TestUnitWithNewCPUs(t *testing.T) {
-	w := newWorld(t, duUnit, inventory.UnitStatus{Name: du, Unit: duService()})
+	w := newWorld(t, duUnit, lookup.UnitStatus{Name: du, Unit: duService()})
 	w.Settle(nil, w.now)
 	w.Assign([]pools.Assignment{{Key: pools.Key{Container: du}, CPUs: cpuset.Of(4, 5)}})
 	w.configure("")
@@ -306,15 +307,15 @@ func TestUnitIsAskedOnce(t *testing.T) {
 // TestSilentUnit checks that a unit without an answer leads to another question, and keeps its
 // earlier properties.
 func TestSilentUnit(t *testing.T) {
-	w := newWorld(t, duUnit, inventory.UnitStatus{Name: du, Unit: duService()})
-	w.Note(inventory.UnitStatus{Name: du, Err: errors.New("no answer")}, w.now)
+	w := newWorld(t, duUnit, lookup.UnitStatus{Name: du, Unit: duService()})
+	w.Note(lookup.UnitStatus{Name: du, Err: errors.New("no answer")}, w.now)
 	if at := w.next(); !at.After(w.now) {
 		t.Errorf("next question at %v; want one later than %v", at, w.now)
 	}
 	if u := w.Inventory.Unit(du); u == nil || !u.Unit.CPUs.Equal(cpuset.Of(4, 5)) {
 		t.Errorf("unit %+v; want the CPUs of the last answer", u)
 	}
-	w.Note(inventory.UnitStatus{Name: "other.service", Unit: cgroup.Unit{Name: "other.service"}}, w.now)
+	w.Note(lookup.UnitStatus{Name: "other.service", Unit: cgroup.Unit{Name: "other.service"}}, w.now)
 	if w.Inventory.Unit("other.service") != nil {
 		t.Error("a unit is recorded that the configuration does not contain")
 	}
@@ -327,8 +328,8 @@ func TestSilentUnit(t *testing.T) {
 // TestUnreadUnitIsLogged checks that a unit without answers is logged once until systemd answers.
 func TestUnreadUnitIsLogged(t *testing.T) {
 	w := newWorld(t, duUnit)
-	silent, told := inventory.UnitStatus{Name: du, Err: errors.New("no answer")}, inventory.UnitStatus{Name: du, Unit: duService()}
-	for i, f := range []inventory.UnitStatus{told, silent, silent, told, silent} {
+	silent, told := lookup.UnitStatus{Name: du, Err: errors.New("no answer")}, lookup.UnitStatus{Name: du, Unit: duService()}
+	for i, f := range []lookup.UnitStatus{told, silent, silent, told, silent} {
 		w.Note(f, w.now)
 		if got, want := len(w.node.Logged("read unit")), []int{0, 1, 1, 1, 2}[i]; got != want {
 			t.Errorf("after answer %d it has been logged %d times, want %d", i, got, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/view"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -21,11 +22,11 @@ func BenchmarkNoteAt(b *testing.B) {
 	for i := range 250 {
 		slice := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%032x.slice", i))
 		pod := fmt.Sprintf("pod-%d", i)
-		m.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: pod, UID: pod, Name: pod, Namespace: "default", CgroupParent: slice.Base(), CgroupsPath: slice.Base() + ":cri-containerd:" + pod}})
+		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: pod, UID: pod, Name: pod, Namespace: "default", CgroupParent: slice.Base(), CgroupsPath: slice.Base() + ":cri-containerd:" + pod}})
 		slices, unknown = append(slices, slice), append(unknown, slice.Join("nobody.scope"))
 		for _, name := range []string{"a", "b"} {
 			id := fmt.Sprintf("%064x", len(containers))
-			m.PutContainer(inventory.ContainerStatus{Container: cri.Container{ID: id, PodID: pod, Name: name, CgroupsPath: slice.Base() + ":cri-containerd:" + id}})
+			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: pod, Name: name, CgroupsPath: slice.Base() + ":cri-containerd:" + id}})
 			containers = append(containers, m.Container(id).Path)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/desired"
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
+	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/view"
@@ -174,9 +175,9 @@ func TestPodsTotal(t *testing.T) {
 		Assignments: []pools.Assignment{{Key: pools.Key{PodUID: "u"}, Sharers: []string{"first", "second"}}},
 	})
 	const parent = "kubepods-podu.slice"
-	n.Inventory.PutPod(inventory.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
+	n.Inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
 	for name, shares := range map[string]uint64{"first": 4096, "own": 1024, "second": 4096} {
-		n.Inventory.PutContainer(inventory.ContainerStatus{Container: cri.Container{
+		n.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{
 			ID: name, PodID: "p", Name: name, CgroupsPath: parent + ":cri-containerd:" + name, Requested: cri.Resources{Shares: shares},
 		}})
 	}

@@ -3,7 +3,6 @@
 package daemon_test
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -163,8 +162,8 @@ func (n *node) first(pod string) (container, error) {
 func (n *node) originals() []undo.Original {
 	n.Helper()
 	j, err := undo.File{Name: journal, RunDir: runFiles}.Find()
-	if err = cmp.Or(err, j.Damage); err != nil || len(j.Originals) == 0 {
-		n.Fatalf("the journal has the originals %v, %v", j.Originals, err)
+	if err != nil || j.Damage != nil || len(j.Originals) == 0 {
+		n.Fatalf("the journal has the originals %v, %v, %v", j.Originals, err, j.Damage)
 	}
 	return j.Originals
 }

@@ -1,4 +1,4 @@
-package inventory
+package lookup
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 		}
 		name := strings.TrimSuffix(child.Base(), ".scope")
 		for _, id := range ids {
-			if prefix, ok := strings.CutSuffix(name, id); ok && isContainerPrefix(prefix) && f.containers[id] == "" {
+			if prefix, ok := strings.CutSuffix(name, id); ok && cgroup.IsContainerPrefix(prefix) && f.containers[id] == "" {
 				f.containers[id] = child
 			}
 		}
@@ -46,31 +46,4 @@ func (f *foundCgroups) find(fs *cgroup.FS, p cgroup.Path, ids []string) error {
 		}
 	}
 	return nil
-}
-
-// IDAt returns the container id in the name of a pod's cgroup p, or "". All runtimes of the
-// kubelet use 64 hexadecimal digits.
-func IDAt(p cgroup.Path, d cgroup.Driver) string {
-	if _, _, inPod := cgroup.PodOf(p.Parent()); !inPod {
-		return ""
-	}
-	if _, _, deeper := cgroup.PodOf(p.Parent().Parent()); deeper {
-		return ""
-	}
-	name, isScope := strings.CutSuffix(p.Base(), ".scope")
-	if isScope != (d == cgroup.DriverSystemd) {
-		return ""
-	}
-	id := name[strings.LastIndexByte(name, '-')+1:]
-	const idLength = 64
-	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !isContainerPrefix(strings.TrimSuffix(name, id)) {
-		return ""
-	}
-	return id
-}
-
-// isContainerPrefix reports whether the text before an id in a cgroup's name stands for a
-// container and not for its monitor (crio-conmon-ID.scope).
-func isContainerPrefix(prefix string) bool {
-	return prefix == "" || strings.HasSuffix(prefix, "-") && !strings.HasSuffix(prefix, "conmon-")
 }

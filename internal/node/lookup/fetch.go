@@ -1,4 +1,4 @@
-package inventory
+package lookup
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type PodStatus struct {
 	// Err is the error of FetchPod.
 	Err error
 
-	// asOf is the clock of the inventory at the time of the question.
-	asOf                 int
-	pauseUnit, sliceUnit cgroup.UnitState
+	// AsOf is the clock of the inventory at the time of the question.
+	AsOf                 int
+	PauseUnit, SliceUnit cgroup.UnitState
 	// foundSlice and foundPause replace cgroups that are missing in the answer.
 	foundSlice, foundPause cgroup.Path
 }
@@ -40,13 +40,14 @@ type ContainerStatus struct {
 	// Err is the error of FetchContainer.
 	Err error
 
-	// asOf is the clock of the inventory at the time of the question.
-	asOf int
-	unit cgroup.UnitState
+	// AsOf is the clock of the inventory at the time of the question.
+	AsOf int
+	Unit cgroup.UnitState
 	// found replaces a cgroup that is missing in the answer.
-	found cgroup.Path
-	home  home
-	lost  bool // it is running, and its cgroup does not exist
+	found  cgroup.Path
+	Own    bool // a process is in its own cgroup
+	Hosted bool // it is running, and its own cgroup has no process
+	Lost   bool // it is running, and its cgroup does not exist
 }
 
 // UnitStatus is a unit as systemd reports it.
@@ -56,14 +57,14 @@ type UnitStatus struct {
 	Unit cgroup.Unit
 	// Err is the error of FetchUnit.
 	Err   error
-	files hostslices.Setting
+	Files hostslices.Setting // CPUs in the unit files of an administrator
 }
 
 // FetchPod asks the runtime and systemd for a sandbox. asOf is the inventory's clock at the
 // time of the question.
 func FetchPod(ctx context.Context, h *hostenv.Host, id string, asOf int) PodStatus {
 	f := fetchPod(ctx, h, id, unitTimeout)
-	f.asOf = asOf
+	f.AsOf = asOf
 	return f
 }
 
@@ -81,7 +82,7 @@ func fetchPod(ctx context.Context, h *hostenv.Host, id string, limit time.Durati
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.sliceUnit, f.pauseUnit = h.UnitState(ctx, slice), h.UnitState(ctx, pause)
+		f.SliceUnit, f.PauseUnit = h.UnitState(ctx, slice), h.UnitState(ctx, pause)
 	}
 	return f
 }
@@ -100,16 +101,13 @@ func totalOf(h *hostenv.Host, slice cgroup.Path) cri.Resources {
 	return cri.Resources{Shares: workload.MilliCPUToShares(st.Quota * 1000 / st.Period), Quota: st.Quota, Period: st.Period}
 }
 
-// betweenUpdates is the asOf of a question that runs in the queue of the container's updates.
-const betweenUpdates = 0
-
 // FetchContainer asks the runtime and systemd for a container. asOf is the inventory's
 // clock at the time of the question. It is 0 for a question in the queue of the container's
 // updates. That answer is newer than the updates before it, so its record counts. The
 // resources that NRI has reported stay, because the runtime may still apply them.
 func FetchContainer(ctx context.Context, h *hostenv.Host, id string, asOf int) ContainerStatus {
 	f := fetchContainer(ctx, h, id, unitTimeout)
-	f.asOf = asOf
+	f.AsOf = asOf
 	return f
 }
 
@@ -125,10 +123,10 @@ func fetchContainer(ctx context.Context, h *hostenv.Host, id string, limit time.
 	}
 	f := ContainerStatus{Container: c, Partial: err}
 	if path, err := cgroup.ContainerPath(c.CgroupsPath, h.Driver); err == nil {
-		f.home, f.lost = homeOf(h, path, c.State) // after the report: the container may end
+		f.observe(h, path) // after the report: the container may end
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		f.unit = h.UnitState(ctx, path)
+		f.Unit = h.UnitState(ctx, path)
 	}
 	return f
 }
@@ -138,5 +136,46 @@ func FetchUnit(ctx context.Context, h *hostenv.Host, name string) UnitStatus {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
 	u, err := h.Units.Unit(ctx, name)
-	return UnitStatus{Name: name, Unit: u, files: hostslices.Settings(u.Files, u.CPUs, h.UnitFile), Err: err}
+	return UnitStatus{Name: name, Unit: u, Files: hostslices.Settings(u.Files, u.CPUs, h.UnitFile), Err: err}
+}
+
+// observe records whether processes run in the cgroup of a container that the runtime has just reported.
+func (f *ContainerStatus) observe(h *hostenv.Host, p cgroup.Path) {
+	if h.Cgroups == nil || p == "" || f.State == cri.Exited {
+		return
+	}
+	st, err := h.Cgroups.Read(p)
+	f.Lost = f.State == cri.Running && errors.Is(err, cgroup.ErrGone)
+	f.Own = err == nil && st.Populated
+	f.Hosted = f.Lost || f.State == cri.Running && err == nil && !f.Own
+}
+
+// Cgroups returns the cgroups of the pod and of its pause container.
+func (f *PodStatus) Cgroups(d cgroup.Driver) (slice, pause cgroup.Path, err error) {
+	if f.isLost() {
+		return f.foundSlice, f.foundPause, nil
+	}
+	return podPaths(f.Pod, d)
+}
+
+// Cgroup returns the cgroup of the container.
+func (f *ContainerStatus) Cgroup(d cgroup.Driver) (cgroup.Path, error) {
+	if f.isLost() {
+		return f.found, nil
+	}
+	return cgroup.ContainerPath(f.CgroupsPath, d)
+}
+
+// podPaths returns the cgroups of a pod and of its pause container.
+func podPaths(p cri.Pod, d cgroup.Driver) (slice, pause cgroup.Path, err error) {
+	if p.CgroupsPath != "" {
+		if pause, err = cgroup.ContainerPath(p.CgroupsPath, d); err != nil {
+			return "", "", err
+		}
+	}
+	if p.CgroupParent != "" {
+		slice, err = cgroup.PodPath(p.CgroupParent, d)
+		return slice, pause, err
+	}
+	return pause.Parent(), pause, nil
 }
