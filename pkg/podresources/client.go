@@ -74,7 +74,7 @@ func (c *Client) Close() error {
 // ctx. The kubelet answers 100 calls a second and refuses more.
 func (c *Client) List(ctx context.Context) ([]Container, error) {
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNoKubelet
+		return nil, fmt.Errorf("list pod resources of the kubelet: %w: %w", ErrNoKubelet, err)
 	}
 	r, err := c.rpc.List(ctx, &v1.ListPodResourcesRequest{})
 	if err != nil {

@@ -367,9 +367,9 @@ const (
 const floorReached = "Floor"
 
 // Owned returns the exclusive CPUs of the plan, with idle siblings.
-func (p *Plan) Owned() cpuset.Set {
-	owned := p.Idle
-	for _, a := range p.Assignments {
+func (plan *Plan) Owned() cpuset.Set {
+	owned := plan.Idle
+	for _, a := range plan.Assignments {
 		owned = owned.Union(a.CPUs)
 	}
 	return owned

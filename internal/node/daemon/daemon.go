@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = unlock() }() // the kernel unlocks at exit
-	h, inForce, closeHost, err := o.Start.Wait(ctx)
+	h, inForce, closeHost, err := o.Wait(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waited
