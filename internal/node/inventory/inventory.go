@@ -33,7 +33,7 @@ type Inventory struct {
 	hasNRI       bool
 }
 
-// betweenUpdates is the time of a question that runs in the queue of the container's updates.
+// betweenUpdates is the AsOf of a question that runs in the queue of the container's updates.
 const betweenUpdates = 0
 
 // New returns an inventory without objects.

@@ -10,7 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// Query returns the question for the next listing, which is the first one or not.
+// Query returns the question for the next listing. first means that the inventory has taken none before.
 func (m *Inventory) Query(units []string, first bool) lookup.Query {
 	return lookup.Query{Slices: m.PodSlices(), Units: units, AsOf: m.clock, Known: m.knownIDs(), First: first}
 }

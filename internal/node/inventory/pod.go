@@ -40,7 +40,7 @@ type Pod struct {
 	began time.Time
 }
 
-// PutPod applies the answer to FetchPod. It reports whether the answer counts. An error
+// PutPod applies the answer to lookup.FetchPod. It reports whether the answer counts. An error
 // does not count. An answer that is older than the removal of the sandbox does not count
 // either. A sandbox that NRI has just reported may still be missing in the runtime.
 func (m *Inventory) PutPod(f lookup.PodStatus) bool {

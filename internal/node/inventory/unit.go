@@ -19,7 +19,7 @@ type Unit struct {
 	recovered bool // recovery has looked for exclusive CPUs of the unit
 }
 
-// PutUnit applies the answer to FetchUnit. Without an answer the last one stays.
+// PutUnit applies the answer to lookup.FetchUnit. Without an answer the last one stays.
 func (m *Inventory) PutUnit(f lookup.UnitStatus) {
 	e := &Unit{Unit: f.Unit, Files: f.Files, Err: f.Err}
 	if old := m.units[f.Name]; old != nil {

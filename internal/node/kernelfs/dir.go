@@ -1,5 +1,6 @@
-// Package kernelfs reads files below /proc and /sys. The kernel makes their content at each read, and no read of
-// them waits. Package os registers each file that it opens with its poller, which takes five more system calls.
+// Package kernelfs has the mount points of the kernel's file systems, and reads their files. The kernel makes
+// their content at each read, and no read of them waits. Package os registers each file that it opens with its
+// poller, which takes five more system calls. Dir does not.
 package kernelfs
 
 import (

@@ -35,9 +35,10 @@ type Query struct {
 	AsOf   int             // clock of the inventory
 	// InPods reports whether the answer contains the cgroups in the slices of pods.
 	InPods bool
-	// First is the first listing. It gets more time: a node that boots answers late.
+	// First marks the first listing. It gets more time: a node that boots answers late.
 	First bool
-	// UnitTimeout is the limit for the answer of systemd about one unit; 0 means the usual one.
+	// UnitTimeout is the limit for the answer of systemd about one unit; 0 means a second, or
+	// firstUnitTimeout in the first listing.
 	UnitTimeout time.Duration
 }
 

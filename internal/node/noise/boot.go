@@ -82,7 +82,7 @@ func arguments(line string) []string {
 	return fields
 }
 
-// BootFacts holds the kernel's command line and errors of its reading.
+// BootFacts holds the kernel's command line, and whether it could be read.
 type BootFacts struct {
 	Boot
 	Unknown bool  // the command line is unreadable

@@ -21,14 +21,14 @@ func checkDirectories(e *evidence) {
 	}
 }
 
-// holder returns the process that holds the lock of hostenv, or 0.
+// holder returns the process that holds the lock of package service, or 0.
 func (e *evidence) holder() (lock string, pid int, err error) {
 	lock = path.Join(e.config.RunDir, "lock")
 	pid, err = e.host.LockHolder(lock)
 	return lock, pid, err
 }
 
-// checkDaemon reports a daemon that holds the lock of hostenv.
+// checkDaemon reports a daemon that holds the lock of package service.
 func checkDaemon(e *evidence) {
 	switch lock, pid, err := e.holder(); {
 	case err != nil:

@@ -16,8 +16,8 @@ import (
 // fileLimit bounds the size of the file that is read: 64 MiB hold about 300,000 originals.
 const fileLimit = 64 << 20
 
-// File is the journal's file on disk. RunDir has the mark of a lost file and the newer changes. An empty
-// RunDir means neither.
+// File is the journal's file on disk. RunDir has the mark of a lost file and the newer changes. With an
+// empty RunDir, there are neither.
 type File struct{ Name, RunDir string }
 
 // Load returns the journal of this boot, with the newer changes in RunDir. It never fails, because
@@ -94,8 +94,9 @@ func readDisk(name, bootID string) (Document, state, error) {
 	return d, known, nil
 }
 
-// Find returns the journal of this boot as it is, with the newer changes in RunDir. It changes no file.
-// An error means that the disk does not return the file or the mark in RunDir.
+// Find returns the journal of this boot, with the newer changes in RunDir. It changes no file. Of the
+// journal of an earlier boot it returns what Load returns. With an error or with Damage, the document has
+// the facts that can be read. An error means that the id of the boot, the file, or the mark cannot be read.
 func (f File) Find() (Document, error) {
 	bootID, err := kernelfs.BootID()
 	if err != nil {
@@ -111,6 +112,9 @@ func (f File) Find() (Document, error) {
 	case known:
 		d.Damage = err
 	case missing:
+		if f.RunDir == "" {
+			break
+		}
 		if d.Lost, err = f.mark(bootID).There(); err != nil {
 			return d, fmt.Errorf("journal %s does not exist, and the mark of a lost one cannot be read: %w", f.Name, err)
 		}
@@ -139,6 +143,9 @@ func (f File) Save(d Document) error {
 // Remove removes the file after a complete restore, with newer changes in RunDir, and the mark before
 // it: a mark without a file means that the journal is lost.
 func (f File) Remove(bootID string) error {
+	if f.RunDir == "" {
+		return durable.Remove(f.Name)
+	}
 	return errors.Join(durable.Remove(recentName(f.RunDir)), f.mark(bootID).Remove(), durable.Remove(f.Name))
 }
 
