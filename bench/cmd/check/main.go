@@ -1,6 +1,6 @@
 // Check compares allocations and instructions of benchmarks with a record. It fails if one of
 // them has grown by a fifth. A benchmark "quiet" measures the work for other pods, and a benchmark
-// "hostile" the same work while one pod does its worst. Check fails if the second figure is more
+// "hostile" the same work next to a hostile pod. Check fails if the second figure is more
 // than twice the first one. Times are not compared: machines differ.
 //
 //	go run ./cmd/check RECORD <NOW
@@ -120,6 +120,7 @@ func compare(was, is samples.Set, slack map[string]float64) (errs []error, compa
 	return errs, compared
 }
 
+// order compares figures by package, name and unit.
 func order(a, b samples.Key) int {
 	return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
 }

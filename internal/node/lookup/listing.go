@@ -31,7 +31,7 @@ const maxQuestions = 8
 type Query struct {
 	Slices []cgroup.Path   // of the known pods
 	Units  []string        // names in the configuration
-	Known  map[string]bool // objects whose details the inventory has
+	Known  map[string]bool // ids of pods and containers with known details
 	AsOf   int             // clock of the inventory
 	// InPods reports whether the answer contains the cgroups in the slices of pods.
 	InPods bool

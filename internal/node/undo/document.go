@@ -31,7 +31,7 @@ type Document struct {
 	OnDisk int `json:"-"`
 	// EarlierBoot means that Find found a journal of an earlier boot.
 	EarlierBoot bool `json:"-"`
-	// Lost means that there was a journal of this boot whose originals are unknown now.
+	// Lost means that a journal of this boot existed, and that its originals are unknown now.
 	Lost bool `json:"-"`
 	// Damage is the reason why the file cannot be used; nil if the file is missing. Without Lost, it is
 	// the reason why newer changes in RunDir cannot be used.
