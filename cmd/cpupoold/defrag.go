@@ -21,7 +21,6 @@ import (
 // doDefrag is plan --defrag.
 func (a *app) doDefrag(ctx context.Context, c *config.Config, t *topology.Topology, output format, apply bool) error {
 	client := control.NewClient(control.Socket(c.RunDir))
-	defer client.Close()
 	if apply {
 		// Without a daemon, no move can be made, so a report would be useless.
 		if err := client.Reach(ctx); err != nil {

@@ -120,7 +120,6 @@ func daemonAt(t *testing.T, outcome func(control.Move) (control.Outcome, error))
 	}()
 	client := control.NewClient(socket)
 	t.Cleanup(func() {
-		client.Close()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -49,7 +49,6 @@ each event is one line.`,
 			return usage.New(c, err)
 		}
 		client := a.daemon()
-		defer client.Close()
 		return a.doEvents(c.Context(), client, q, f.follow, *output)
 	}
 	return c

@@ -64,7 +64,6 @@ func serveDaemon(t *testing.T, socket string, d control.Answers) (stop func()) {
 func reach(t *testing.T, socket string) {
 	t.Helper()
 	client := control.NewClient(socket)
-	defer client.Close()
 	for client.Reach(t.Context()) != nil {
 		<-time.After(time.Millisecond)
 	}
@@ -77,7 +76,6 @@ func TestFollowSurvivesARestart(t *testing.T) {
 	begin := time.Unix(1700000000, 0).UTC()
 	stop := startPast(t, socket, "du-0", begin)
 	client := control.NewClient(socket)
-	defer client.Close()
 	for client.Reach(t.Context()) != nil {
 		<-time.After(time.Millisecond)
 	}

@@ -195,7 +195,6 @@ func (r *reported) check(ctx context.Context, m machine, c preflight.Configurati
 }
 
 func (r *reported) daemon(ctx context.Context, client *control.Client) {
-	defer client.Close()
 	s, statusErr := within(ctx, func(ctx context.Context) (*inspect.Status, error) { return client.Status(ctx, 0, control.Wait{}) })
 	if statusErr != nil {
 		r.lack("status.json", statusErr)

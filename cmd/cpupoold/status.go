@@ -37,7 +37,6 @@ With --watch, status prints the state again after each change, until you stop it
 	watch := c.Flags().BoolP("watch", "w", false, "print the state again after each change")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client := a.daemon()
-		defer client.Close()
 		if *watch {
 			return a.watchStatus(c.Context(), client, *output)
 		}
@@ -112,7 +111,6 @@ UID, and selects the containers that use it. A pod with the same name takes prec
 	details := c.Flags().Bool("details", false, "also print rules, candidates, changes, the cgroup and events")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client := a.daemon()
-		defer client.Close()
 		e, err := client.Explain(c.Context(), args[0])
 		if err != nil {
 			return err

@@ -64,7 +64,6 @@ func Run(ctx context.Context, o Options) error {
 	defer fail(nil)
 	data := filepath.Join(o.KubeletDir, "plugins", dra.Driver)
 	daemon := control.NewClient(control.Socket(o.RunDir))
-	defer daemon.Close()
 	d := &driver{
 		Options: o, daemon: daemon, files: cdifiles.Dir(o.CDIDir), metadata: filepath.Join(data, "dra-device-metadata"), fail: fail, ended: ctx.Done(),
 	}

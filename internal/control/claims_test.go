@@ -1,12 +1,16 @@
 package control_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,6 +136,44 @@ func TestClaimClient(t *testing.T) {
 		t.Errorf("Claims = %+v, %v; want an answer", all, err)
 	}
 	stop()
+}
+
+// TestNewConnections checks that each request uses a new connection. The server answers one request on each
+// connection. It closes the connection at the next request, as a daemon that ends can do.
+func TestNewConnections(t *testing.T) {
+	socket := control.Socket(t.TempDir())
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server sync.WaitGroup
+	defer server.Wait()
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	server.Go(func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			server.Go(func() {
+				defer conn.Close()
+				defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+				in := bufio.NewReader(conn)
+				r, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
+				if _, err := io.Copy(io.Discard, r.Body); err == nil {
+					_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
+					_, _ = in.ReadByte()
+				}
+			})
+		}
+	})
+	client := control.NewClient(socket)
+	for range 3 {
+		if _, err := client.PrepareClaim(t.Context(), pools.Claim{UID: "u"}); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestWaitForClaims checks that a query with wait returns at the next event.

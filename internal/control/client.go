@@ -30,11 +30,10 @@ func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
+	// A daemon that ends closes idle connections, and a request that changes state is not sent twice.
+	// So a request on a kept connection can fail although another daemon listens already.
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Reach connects once. It returns ErrNoDaemon if no process listens.
 func (c *Client) Reach(ctx context.Context) error {

@@ -61,9 +61,7 @@ func serveOn(t *testing.T, server *control.Server) (client *control.Client, sock
 		}
 		return control.NewClient(socket).Reach(t.Context()) == nil
 	})
-	client = control.NewClient(socket)
-	t.Cleanup(client.Close)
-	return client, socket, stop
+	return control.NewClient(socket), socket, stop
 }
 
 func TestMoves(t *testing.T) {

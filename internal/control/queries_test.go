@@ -140,7 +140,6 @@ func TestConnectionLimit(t *testing.T) {
 		}
 	}
 	c := control.NewClient(socket)
-	t.Cleanup(c.Close)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Events(short, history.Query{}, control.Wait{}); err == nil {

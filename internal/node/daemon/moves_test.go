@@ -326,7 +326,6 @@ func TestControlSocket(t *testing.T) {
 	defer server.Wait()
 	defer cancel()
 	client := control.NewClient(control.Socket(o.Config.RunDir))
-	defer client.Close()
 	var results []control.Result
 	f.Eventually("answer", func() bool {
 		var err error
