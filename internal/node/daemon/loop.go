@@ -74,6 +74,24 @@ type scoped interface {
 	scope(l *Loop) scope
 }
 
+// scope is the part of the node that an event can concern.
+type scope int
+
+const (
+	scopeNone   scope = iota // no pass is needed
+	scopeAnswer              // no input of the plan
+	scopeOne                 // at most its pod or cgroup
+	scopeAll                 // any pod or cgroup
+)
+
+// oneUnless returns scopeAll if all is true, else scopeOne.
+func oneUnless(all bool) scope {
+	if all {
+		return scopeAll
+	}
+	return scopeOne
+}
+
 // ownResult is an event that reports on the daemon's own work, from which nothing new
 // about the kubelet's CPUs can follow.
 type ownResult interface {

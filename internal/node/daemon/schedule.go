@@ -30,24 +30,6 @@ const fullPassDelay = 250 * time.Millisecond
 // duration of the previous full pass.
 const fullPassRatio = 100
 
-// scope is the part of the node that an event can concern.
-type scope int
-
-const (
-	scopeNone   scope = iota // no pass is needed
-	scopeAnswer              // no input of the plan
-	scopeOne                 // at most its pod or cgroup
-	scopeAll                 // any pod or cgroup
-)
-
-// oneUnless returns scopeAll if all is true, else scopeOne.
-func oneUnless(all bool) scope {
-	if all {
-		return scopeAll
-	}
-	return scopeOne
-}
-
 // schedule holds the work that is due since the last full pass, and the deadlines of later work.
 type schedule struct {
 	timers
