@@ -158,7 +158,7 @@ func (k *killed) one(starting bool) int {
 		case 0:
 			k.act("restart of the runtime", k.restartRuntime)
 		case 1:
-			k.act("daemon-reload", func() { k.run("systemctl", "daemon-reload") })
+			k.act("daemon-reload", func() { k.observer.Reload(func() { k.run("systemctl", "daemon-reload") }) })
 		case 2:
 			k.act("external write", k.writeCPUs)
 		}

@@ -1,6 +1,9 @@
 package observer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kinds of containers with separate rules. Any other kind is only a text for reports.
 const (
@@ -10,7 +13,8 @@ const (
 
 // Causes of overlaps. The observer tests for them in this order.
 const (
-	// The test wrote to the cpuset of one of the two.
+	// The test wrote to the cpuset of one of the two. Or systemd did it in a daemon-reload: it writes its own
+	// record again, until the daemon has recorded the CPUs with systemd (systemd 262 on Linux 7.2).
 	externalWrite = "external write"
 	// The same, and no daemon replied in the time in which a daemon repairs the cpuset (writeWindow).
 	unrepairedWrite = "external write without daemon"
@@ -56,6 +60,7 @@ type window struct{ from, to time.Duration }
 type detector struct {
 	containers map[string]*container // by scope
 	absent     []window
+	reloads    []window // of systemd
 	rounds     int
 }
 
@@ -128,16 +133,17 @@ func (j *detector) confirm(found map[subject]interval, again map[string]view) {
 // ID the runtime has not returned yet.
 func (j *detector) cause(i interval) (cause string, known bool) {
 	owner := j.get(i.owner)
-	if owner.wasWritten(i) {
-		return j.writeCause(owner), true
+	if at, written := j.written(owner, i, i.intruder != ""); written {
+		return j.writeCause(at), true
 	}
 	if i.intruder == "" {
 		return unexplained, true
 	}
 	intruder := j.get(i.intruder)
+	if at, written := j.written(intruder, i, i.fresh); written {
+		return j.writeCause(at), true
+	}
 	switch {
-	case intruder.wasWritten(i):
-		return j.writeCause(intruder), true
 	case !i.ownerRuns:
 		return beforeExec, true
 	case i.fresh && j.isAbsent(min(i.begin, intruder.asked), i.end):
@@ -156,14 +162,18 @@ func (j *detector) cause(i interval) (cause string, known bool) {
 	return unexplained, true
 }
 
-// wasWritten reports whether an interval is the effect of an external write.
-func (c *container) wasWritten(i interval) bool {
-	return c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow
+// written returns the time of the external write to c whose effect an interval is. A daemon-reload changes
+// no container that never had fewer CPUs than its parent. So it does not count if unchanged is true.
+func (j *detector) written(c *container, i interval, unchanged bool) (at time.Duration, is bool) {
+	if c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow {
+		return c.written, true
+	}
+	return i.begin, !unchanged && slices.ContainsFunc(j.reloads, func(r window) bool { return i.begin >= r.from && i.begin <= r.to })
 }
 
-// writeCause returns the cause of an overlap after an external write to c.
-func (j *detector) writeCause(c *container) string {
-	if j.isAbsent(c.written, c.written+writeWindow) {
+// writeCause returns the cause of an overlap after an external write.
+func (j *detector) writeCause(at time.Duration) string {
+	if j.isAbsent(at, at+writeWindow) {
 		return unrepairedWrite
 	}
 	return externalWrite

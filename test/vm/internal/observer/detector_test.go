@@ -107,6 +107,26 @@ func TestCauses(t *testing.T) {
 			other.kind, other.written = "shared", 2*time.Second
 			h.absent = append(h.absent, window{0, time.Second / 2})
 		}, 0x0f, externalWrite},
+		{"daemon-reload", func(h *history, other *container) {
+			other.kind = "shared"
+			h.reloads = append(h.reloads, window{0, 2 * time.Second})
+		}, 0x0f, externalWrite},
+		{"daemon-reload, no daemon", func(h *history, other *container) {
+			other.kind = "shared"
+			h.reloads, h.absent = append(h.reloads, window{0, 2 * time.Second}), append(h.absent, window{3 * time.Second, never})
+		}, 0x0f, unrepairedWrite},
+		{"daemon-reload, not placed", func(h *history, other *container) {
+			other.kind = "shared"
+			h.reloads = append(h.reloads, window{0, 2 * time.Second})
+		}, 0, unexplained},
+		{"daemon-reload later", func(h *history, other *container) {
+			other.kind = "shared"
+			h.reloads = append(h.reloads, window{5 * time.Second, never})
+		}, 0x0f, unexplained},
+		{"daemon-reload earlier", func(h *history, other *container) {
+			other.kind = "shared"
+			h.reloads = append(h.reloads, window{0, time.Second / 2})
+		}, 0x0f, unexplained},
 		{"written later", func(h *history, other *container) { other.kind, other.written = "shared", 5*time.Second }, 0x0f, unexplained},
 		{"owner not started", func(h *history, other *container) {
 			other.kind, h.waits = "shared", true

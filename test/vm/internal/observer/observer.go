@@ -186,6 +186,17 @@ func (o *Observer) Ends(scope string) { o.with(func() { o.detector.get(scope).en
 // Writes reports that the test is about to write to the cpuset of a container.
 func (o *Observer) Writes(scope string) { o.with(func() { o.detector.get(scope).written = o.now() }) }
 
+// Reload reports that do reloads systemd. systemd can write to cpusets for some seconds afterwards.
+func (o *Observer) Reload(do func()) {
+	var i int
+	o.with(func() {
+		i = len(o.detector.reloads)
+		o.detector.reloads = append(o.detector.reloads, window{o.now(), never})
+	})
+	do()
+	o.with(func() { o.detector.reloads[i].to = o.now() + writeWindow })
+}
+
 // Absent reports that no daemon replies to the runtime from now on.
 func (o *Observer) Absent() {
 	o.with(func() { o.detector.absent = append(o.detector.absent, window{o.now(), never}) })
