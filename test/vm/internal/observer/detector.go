@@ -16,7 +16,8 @@ const (
 	// The test wrote to the cpuset of one of the two. Or systemd did it in a daemon-reload: it writes its own
 	// record again, until the daemon has recorded the CPUs with systemd (systemd 262 on Linux 7.2).
 	externalWrite = "external write"
-	// The same, and no daemon replied in the time in which a daemon repairs the cpuset (writeWindow).
+	// The same, and no daemon replied at a time of the overlap. A daemon that replied for the whole limit of
+	// externalWrite had the time for the repair, so a later end of it does not count.
 	unrepairedWrite = "external write without daemon"
 	// The owner still runs the OCI runtime, not the first program of its container.
 	beforeExec = "owner before exec"
@@ -35,7 +36,7 @@ const (
 )
 
 // writeWindow is the time after an external write in which an overlap is its effect. A
-// longer overlap that begins in it is one, too. A daemon that replies for the whole time has to repair the cpuset.
+// longer overlap that begins in it is one, too.
 const writeWindow = 5 * time.Second
 
 // container holds the facts about one container. Times are since the observer's start;
@@ -134,14 +135,14 @@ func (j *detector) confirm(found map[subject]interval, again map[string]view) {
 func (j *detector) cause(i interval) (cause string, known bool) {
 	owner := j.get(i.owner)
 	if at, written := j.written(owner, i, i.intruder != ""); written {
-		return j.writeCause(at), true
+		return j.writeCause(at, i.end), true
 	}
 	if i.intruder == "" {
 		return unexplained, true
 	}
 	intruder := j.get(i.intruder)
 	if at, written := j.written(intruder, i, i.fresh); written {
-		return j.writeCause(at), true
+		return j.writeCause(at, i.end), true
 	}
 	switch {
 	case !i.ownerRuns:
@@ -171,9 +172,9 @@ func (j *detector) written(c *container, i interval, unchanged bool) (at time.Du
 	return i.begin, !unchanged && slices.ContainsFunc(j.reloads, func(r window) bool { return i.begin >= r.from && i.begin <= r.to })
 }
 
-// writeCause returns the cause of an overlap after an external write.
-func (j *detector) writeCause(at time.Duration) string {
-	if j.isAbsent(at, at+writeWindow) {
+// writeCause returns the cause of an overlap that ended at end, after an external write.
+func (j *detector) writeCause(at, end time.Duration) string {
+	if j.isAbsent(at, min(end, at+limits()[externalWrite])) {
 		return unrepairedWrite
 	}
 	return externalWrite

@@ -99,9 +99,9 @@ func TestCauses(t *testing.T) {
 			other.kind, other.written = "shared", 2*time.Second
 			h.absent = append(h.absent, window{3 * time.Second, never})
 		}, 0x0f, unrepairedWrite},
-		{"written, no daemon too late", func(h *history, other *container) {
-			other.kind, other.written = "shared", -3*time.Second
-			h.absent = append(h.absent, window{3 * time.Second, never})
+		{"written, no daemon after the repair", func(h *history, other *container) {
+			other.kind, other.written = "shared", 2*time.Second
+			h.absent = append(h.absent, window{5 * time.Second, never})
 		}, 0x0f, externalWrite},
 		{"written, no daemon earlier", func(h *history, other *container) {
 			other.kind, other.written = "shared", 2*time.Second
@@ -154,6 +154,17 @@ func TestCauses(t *testing.T) {
 				t.Errorf("cause (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestLateEnd checks that the end of a daemon counts only in the time that a repair may take.
+func TestLateEnd(t *testing.T) {
+	for killed, want := range map[time.Duration]string{29 * time.Second: unrepairedWrite, 31 * time.Second: externalWrite} {
+		h := newHistory()
+		h.get("owner").written, h.absent = 0, append(h.absent, window{killed, never})
+		if cause, _ := h.cause(interval{subject: subject{owner: "owner"}, end: 40 * time.Second}); cause != want {
+			t.Errorf("killed after %v: cause %q; want %q", killed, cause, want)
+		}
 	}
 }
 
