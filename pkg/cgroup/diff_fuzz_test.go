@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // randomWorld makes a node whose containers are anywhere, and a plan for it in
@@ -168,8 +169,8 @@ func (w *world) begin(r *rand.Rand, t cgroup.Target, place cpuset.Set) {
 
 // remember gives some units properties.
 func (w *world) remember(r *rand.Rand, unit string, cpus, mems cpuset.Set) {
-	var properties []cgroup.Property
-	for _, p := range []cgroup.Property{
+	var properties []systemd.Property
+	for _, p := range []systemd.Property{
 		{Name: cgroup.UnitCPUs, Value: cpus.String()}, {Name: cgroup.UnitMems, Value: mems.String()}, {Name: cgroup.UnitQuota, Value: "500000"},
 	} {
 		if r.IntN(4) == 0 {

@@ -30,7 +30,7 @@ func containerPath(cgroupsPath string, d Driver) (Path, error) {
 	if slice == "" {
 		slice = "system.slice" // as runc and crun do for root
 	}
-	parent, err := slicePath(slice)
+	parent, err := SlicePath(slice)
 	if err != nil {
 		return "", err
 	}
@@ -70,12 +70,12 @@ func podPath(cgroupParent string, d Driver) (Path, error) {
 			return "", err
 		}
 	}
-	return slicePath(Path(cgroupParent).Base())
+	return SlicePath(Path(cgroupParent).Base())
 }
 
-// slicePath expands a slice to its place: a-b.slice is a.slice/a-b.slice
+// SlicePath expands a slice to its place: a-b.slice is a.slice/a-b.slice
 // (systemd.slice(5)).
-func slicePath(slice string) (Path, error) {
+func SlicePath(slice string) (Path, error) {
 	if len(slice) > maxName {
 		return "", fmt.Errorf("%w: slice of %d bytes, at most %d", errPath, len(slice), maxName)
 	}

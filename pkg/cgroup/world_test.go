@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // world is a node for tests of Diff: a tree with a systemd over it, and the values that
@@ -157,7 +158,7 @@ func (w *world) update(x cgroup.Write) error {
 	if w.absent[x.Path] {
 		return nil
 	}
-	properties := []cgroup.Property{
+	properties := []systemd.Property{
 		{Name: cgroup.UnitWeight, Value: fmt.Sprint(specWeight)},
 		{Name: cgroup.UnitQuota, Value: fmt.Sprint(specQuota * 10)},
 	}
@@ -170,7 +171,7 @@ func (w *world) update(x cgroup.Write) error {
 		value          cpuset.Set
 	}{{cgroup.FileCPUs, cgroup.UnitCPUs, w.recorded[x.Path]}, {cgroup.FileMems, cgroup.UnitMems, w.mems[x.Path]}} {
 		if !set.value.IsEmpty() { // unrecorded values do not change
-			properties = append(properties, cgroup.Property{Name: set.property, Value: set.value.String()})
+			properties = append(properties, systemd.Property{Name: set.property, Value: set.value.String()})
 			errs = append(errs, w.tree.Write(string(x.Path)+"/"+set.file, set.value.String()))
 		}
 	}

@@ -25,6 +25,7 @@ func arrows() map[string][]string {
 		"pkg/workload": nil,
 		"pkg/topology": {"pkg/cpuset"},
 		"pkg/cgroup":   {"pkg/cpuset"},
+		"pkg/systemd":  {"pkg/cgroup", "pkg/cpuset"},
 		"pkg/cri":      {"pkg/internal/bounded", "pkg/internal/localgrpc", "pkg/cpuset"},
 
 		"pkg/nri":          {"pkg/internal/bounded", "pkg/cpuset", "pkg/cri"},
@@ -136,7 +137,7 @@ func rows() []row {
 		{"appcpus", true, []string{"confined", "pkg/cpuset"}},
 		{"audit", true, []string{"pkg/cpuset"}},
 		{"durable", true, []string{"confined"}},
-		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset"}},
+		{"hostslices", true, []string{"pkg/cgroup", "pkg/cpuset", "pkg/systemd"}},
 		{"procroot", true, nil},
 		{"kernelfs", true, nil},
 		{"quantity", true, nil},

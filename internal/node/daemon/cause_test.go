@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // causes returns the counts of the last view minus the counts of before.
@@ -76,7 +77,7 @@ func TestCausesToldApart(t *testing.T) {
 	}
 	set := func(unit, property, value string) func() error {
 		return func() error {
-			return n.Units.SetProperties(context.Background(), unit, []cgroup.Property{{Name: property, Value: value}})
+			return n.Units.SetProperties(context.Background(), unit, []systemd.Property{{Name: property, Value: value}})
 		}
 	}
 	right := make(map[telemetry.Cause]int)

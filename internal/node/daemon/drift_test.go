@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // driftNode returns a node whose resync is so far away that only events lead to repairs.
@@ -116,7 +117,7 @@ func TestNoWeightBringsCPUsBack(t *testing.T) {
 	before := len(n.Logged("wrote"))
 	n.Runtime.Fail("UpdateContainerResources", errors.New("no"))
 	unit := path.Base(n.Runtime.Cgroup(id))
-	if err := n.Units.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
+	if err := n.Units.SetProperties(t.Context(), unit, []systemd.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
 		t.Fatal(err)
 	}
 	refused := func() int { return len(n.Logged("write refused")) }
@@ -255,7 +256,7 @@ func TestExternalWriteDuringUpdate(t *testing.T) {
 	r.settled()
 	release := n.Runtime.Hang("UpdateContainerResources")
 	defer release()
-	if err := n.Units.SetProperties(t.Context(), cgroup.Path(n.Runtime.Cgroup(id)).Base(), []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "4"}}); err != nil {
+	if err := n.Units.SetProperties(t.Context(), cgroup.Path(n.Runtime.Cgroup(id)).Base(), []systemd.Property{{Name: cgroup.UnitCPUs, Value: "4"}}); err != nil {
 		t.Fatal(err)
 	}
 	counted := func(count uint64) func(*telemetry.View) bool {

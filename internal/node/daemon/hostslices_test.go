@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // newHostNode returns a node with host services.
@@ -84,7 +85,7 @@ func TestHostIsPutBack(t *testing.T) {
 			n := newNodeOn(t, kernel)
 			n.RunHostServices()
 			n.YAML = nodefixture.PoolsYAML + "hostSlices: {enabled: true, weight: 200}\n"
-			if err := n.Units.SetProperties(context.Background(), "user.slice", []cgroup.Property{{Name: cgroup.UnitWeight, Value: "50"}}); err != nil {
+			if err := n.Units.SetProperties(context.Background(), "user.slice", []systemd.Property{{Name: cgroup.UnitWeight, Value: "50"}}); err != nil {
 				t.Fatal(err)
 			}
 			before := n.HostUnits()
@@ -127,7 +128,7 @@ func TestAdministratorsSlices(t *testing.T) {
 	n := newHostNode(t, nodefixture.HostSlicesYAML)
 	n.Units.DropIn("user.slice", "/etc/systemd/system/user.slice.d/cpus.conf", cpuset.Range(0, 3))
 	n.Units.Reload()
-	if err := n.Units.SetProperties(context.Background(), "init.scope", []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
+	if err := n.Units.SetProperties(context.Background(), "init.scope", []systemd.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
 		t.Fatal(err)
 	}
 	r := n.start()
@@ -309,9 +310,9 @@ type busyUnits struct {
 	busy atomic.Bool
 }
 
-func (u *busyUnits) Unit(ctx context.Context, name string) (cgroup.Unit, error) {
+func (u *busyUnits) Unit(ctx context.Context, name string) (systemd.Unit, error) {
 	if u.busy.Load() {
-		return cgroup.Unit{}, context.DeadlineExceeded
+		return systemd.Unit{}, context.DeadlineExceeded
 	}
 	return u.Units.Unit(ctx, name)
 }

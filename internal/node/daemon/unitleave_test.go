@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // slowUnits is a systemd whose reverts take time.
@@ -41,7 +42,7 @@ func slowUnitNode(t *testing.T, yaml string) (*node, hostenv.Host, *slowUnits) {
 	return n, h, slow
 }
 
-func (s *slowUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+func (s *slowUnits) Revert(ctx context.Context, unit string, originals []systemd.Property, nodes cpuset.Set) error {
 	s.asked <- struct{}{}
 	<-s.release
 	return s.Units.Revert(ctx, unit, originals, nodes)
@@ -125,7 +126,7 @@ type ineffectiveUnits struct {
 	tree *testnode.Cgroups
 }
 
-func (d ineffectiveUnits) Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+func (d ineffectiveUnits) Revert(ctx context.Context, unit string, originals []systemd.Property, nodes cpuset.Set) error {
 	name := "system.slice/" + unit + "/" + cgroup.FileCPUs
 	before, err := d.tree.ReadFile(name, 100)
 	if err != nil {

@@ -17,13 +17,14 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // hostNode returns a node with the units of host services.
 func hostNode(units ...string) *inventory.Inventory {
 	m := inventory.New(cgroup.DriverSystemd)
 	for _, name := range units {
-		m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: cgroup.Path(name), UnitState: cgroup.UnitState{Known: true}}})
+		m.PutUnit(lookup.UnitStatus{Name: name, Unit: systemd.Unit{Name: name, Load: "loaded", Path: cgroup.Path(name), UnitState: cgroup.UnitState{Known: true}}})
 	}
 	return m
 }
@@ -53,7 +54,7 @@ func TestHostServices(t *testing.T) {
 		"no list":  {yaml: strings.Replace(nodefixture.PoolsYAML, "cpus: 0-1", "cpus: all", 1) + confined, cpus: 8},
 		"offline":  {yaml: strings.Replace(nodefixture.PoolsYAML, "cpus: 0-1", "cpus: 8-9", 1) + confined, cpus: 8, want: map[string]string{"system.slice": "2-3 0", "user.slice": "2-3 0"}},
 		"a foreign": {yaml: nodefixture.PoolsYAML + confined, cpus: 8, change: func(m *inventory.Inventory) {
-			m.PutUnit(lookup.UnitStatus{Name: "user.slice", Unit: cgroup.Unit{Name: "user.slice", Load: "loaded", Path: "user.slice", UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
+			m.PutUnit(lookup.UnitStatus{Name: "user.slice", Unit: systemd.Unit{Name: "user.slice", Load: "loaded", Path: "user.slice", UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
 		}, want: map[string]string{"system.slice": "0-1 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {

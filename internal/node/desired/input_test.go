@@ -19,14 +19,15 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestAvailablePools checks which units and CPUs the planner gets.
 func TestAvailablePools(t *testing.T) {
 	const unit = "units: {du.service: {cpus: 2}}\n"
-	du := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
-	isolated := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}
-	around := lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
+	du := lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}}
+	isolated := lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}
+	around := lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: "kubepods.slice"}}
 	owned := []pools.Assignment{{Key: pools.Key{Container: "du.service"}, CPUs: cpuset.Of(4, 5)}}
 	for name, c := range map[string]struct {
 		yaml               string
@@ -100,7 +101,7 @@ func TestResting(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
-	m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}})
+	m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: "system.slice/du.service"}})
 	plan := pools.Plan{
 		Pods: []pools.PodPlan{{UID: "u", Namespace: "default", Name: "p", Containers: []pools.Placement{
 			{ID: "c", Name: "app", Pool: pools.Other, Exclusive: true, CPUs: cpuset.Of(3)}, {ID: "d", Name: "ended", CPUs: cpuset.Of(2), State: pools.Exited},

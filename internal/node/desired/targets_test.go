@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -87,8 +88,8 @@ func TestTargets(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
 			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: parent + ":cri-containerd:c"}})
-			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Load: "loaded", Path: unit}})
-			m.PutUnit(lookup.UnitStatus{Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
+			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: unit}})
+			m.PutUnit(lookup.UnitStatus{Name: "gone.service", Unit: systemd.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
 				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(), Nodes: cpuset.Range(0, 3),

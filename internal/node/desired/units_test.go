@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestUnitProblems checks the problem of a unit that cannot be placed.
@@ -28,11 +29,11 @@ func TestUnitProblems(t *testing.T) {
 		code    pools.Code
 		part    string
 	}{
-		"placed":        {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service"}}, systemd: true},
+		"placed":        {unit: &lookup.UnitStatus{Unit: systemd.Unit{Load: "loaded", Path: "system.slice/du.service"}}, systemd: true},
 		"no answer yet": {systemd: true},
 		"no systemd":    {code: "UnitMissing", part: "no systemd"},
-		"not installed": {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "not-found"}}, systemd: true, code: "UnitMissing", part: "not-found"},
-		"partition":     {unit: &lookup.UnitStatus{Unit: cgroup.Unit{Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}, systemd: true, code: "UnitPartition", part: "CPUSetPartition=isolated"},
+		"not installed": {unit: &lookup.UnitStatus{Unit: systemd.Unit{Load: "not-found"}}, systemd: true, code: "UnitMissing", part: "not-found"},
+		"partition":     {unit: &lookup.UnitStatus{Unit: systemd.Unit{Load: "loaded", Path: "system.slice/du.service", Partition: "isolated"}}, systemd: true, code: "UnitPartition", part: "CPUSetPartition=isolated"},
 		"unreadable":    {unit: &lookup.UnitStatus{Err: errors.New("no answer")}, systemd: true, code: "UnitMissing", part: "no answer"},
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
@@ -52,8 +53,8 @@ func TestUnitProblems(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	s := desired.Settings{Pools: pools.Pools{Units: []pools.UnitSpec{{Name: "alias.service", CPUs: 2}}}}
 	m := inventory.New(cgroup.DriverSystemd)
-	m.PutUnit(lookup.UnitStatus{Name: "alias.service", Unit: cgroup.Unit{Name: "du.service"}})
-	m.PutUnit(lookup.UnitStatus{Name: "host.service", Unit: cgroup.Unit{Name: "host.service"}})
+	m.PutUnit(lookup.UnitStatus{Name: "alias.service", Unit: systemd.Unit{Name: "du.service"}})
+	m.PutUnit(lookup.UnitStatus{Name: "host.service", Unit: systemd.Unit{Name: "host.service"}})
 	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u"}})
 	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
 	for _, c := range []struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/podresources"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -119,7 +120,7 @@ func assemble(fs *cgroup.FS, rt link, c *config.Config, t *topology.Topology) (h
 		}
 	}
 	if rt.driver == cgroup.DriverSystemd || systemdRuns() {
-		units := cgroup.NewSystemd(t.Possible)
+		units := systemd.New(t.Possible)
 		h.Units = units
 		closers = append(closers, units.Close)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // # Observing
@@ -53,6 +54,6 @@ type observedUnits struct{ Units }
 
 func (observedUnits) Apply(context.Context, cgroup.Write) error { return errObserving }
 
-func (observedUnits) Revert(context.Context, string, []cgroup.Property, cpuset.Set) error {
+func (observedUnits) Revert(context.Context, string, []systemd.Property, cpuset.Set) error {
 	return errObserving
 }

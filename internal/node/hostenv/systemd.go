@@ -6,14 +6,15 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Units is the part of the systemd client that the daemon uses.
 type Units interface {
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
-	Unit(ctx context.Context, name string) (cgroup.Unit, error)
-	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
+	Unit(ctx context.Context, name string) (systemd.Unit, error)
+	Revert(ctx context.Context, unit string, originals []systemd.Property, nodes cpuset.Set) error
 	WatchReload(ctx context.Context, wake func()) error
 	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // State is the treatment of a unit of host services.
@@ -34,7 +35,7 @@ type Unit struct {
 	// Name is the configured name.
 	Name string
 	// Unit is the report of systemd. Its Name is empty before the report.
-	Unit cgroup.Unit
+	Unit systemd.Unit
 	// Files holds the CPUs from the administrator's files.
 	Files Setting
 	// Ours is true if cpupoold has set the CPUs.

@@ -9,10 +9,11 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 func unit(name string, path cgroup.Path, has ...int) hostslices.Unit {
-	return hostslices.Unit{Name: name, Unit: cgroup.Unit{Name: name, Load: "loaded", Path: path, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(has...)}}}
+	return hostslices.Unit{Name: name, Unit: systemd.Unit{Name: name, Load: "loaded", Path: path, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(has...)}}}
 }
 
 func slice(name string, has ...int) hostslices.Unit { return unit(name, cgroup.Path(name), has...) }
@@ -116,7 +117,7 @@ func TestRemedy(t *testing.T) {
 	part.Unit.Partition = "root"
 	units := []hostslices.Unit{
 		part, withFile(slice("user.slice"), 3), slice("pods.slice"), {Name: "silent.service"}, slice("system.slice"),
-		unit("x.service", "system.slice/x.service"), slice("init.scope"), {Name: "gone.service", Unit: cgroup.Unit{Name: "gone.service", Load: "not-found"}},
+		unit("x.service", "system.slice/x.service"), slice("init.scope"), {Name: "gone.service", Unit: systemd.Unit{Name: "gone.service", Load: "not-found"}},
 	}
 	placed := []hostslices.Placed{{Name: "du.service", Path: "system.slice/du.service", CPUs: cpuset.Of(4)}}
 	want := map[string]string{

@@ -8,11 +8,12 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Unit is a systemd unit of the configuration. The configuration may call it by an alias.
 type Unit struct {
-	Unit  cgroup.Unit
+	Unit  systemd.Unit
 	Files hostslices.Setting // CPUs in the unit files of an administrator
 	Err   error              // systemd did not answer; Unit and Files may be old
 

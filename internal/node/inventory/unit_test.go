@@ -7,6 +7,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestEncloses checks which objects a unit's cgroup contains. Units of host services do
@@ -31,7 +32,7 @@ func TestEncloses(t *testing.T) {
 	} {
 		m := inventory.New(cgroup.DriverSystemd)
 		for unit, path := range map[string]cgroup.Path{"du.service": "system.slice/du.service", "outer": c.path, "y.service": "radio.slice/y.service"} {
-			m.PutUnit(lookup.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
+			m.PutUnit(lookup.UnitStatus{Name: unit, Unit: systemd.Unit{Name: unit, Path: path}})
 		}
 		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "machine.slice:cri-containerd:c"}})

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestNoteOriginals checks the originals of a container, of crun's cgroup in it, and of a unit.
@@ -126,7 +127,7 @@ func TestNoteOriginals(t *testing.T) {
 			k := newKernel()
 			tr, m, j := newCache(k), inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal()
 			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
-			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: cgroup.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
+			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Path: unit, UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)}}})
 			if c.before != nil {
 				c.before(j)
 			}

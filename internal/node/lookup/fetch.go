@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -54,7 +55,7 @@ type ContainerStatus struct {
 type UnitStatus struct {
 	// Name is the name in the configuration.
 	Name string
-	Unit cgroup.Unit
+	Unit systemd.Unit
 	// Err is the error of FetchUnit.
 	Err   error
 	Files hostslices.Setting // CPUs in the unit files of an administrator

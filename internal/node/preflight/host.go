@@ -9,8 +9,8 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/procroot"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -42,7 +42,7 @@ type Host struct {
 
 // UnitAnswer is the state of a unit, or the error of the query.
 type UnitAnswer struct {
-	Unit cgroup.Unit
+	Unit systemd.Unit
 	Err  error
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // archive describes a host as files by name. "host/..." are files of the host, "config" is the
@@ -136,17 +137,17 @@ func (a archive) host() preflight.Host {
 }
 
 // unit returns the unit in the file "unit/NAME". Without that file the unit is missing.
-func (a archive) unit(name string) (cgroup.Unit, error) {
+func (a archive) unit(name string) (systemd.Unit, error) {
 	text, ok := a["unit/"+name]
 	if !ok {
-		return cgroup.Unit{Name: name, Load: "not-found"}, nil
+		return systemd.Unit{Name: name, Load: "not-found"}, nil
 	}
 	u := values(text)
 	cpus, err := cpuset.Parse(u["cpus"])
 	if err != nil {
-		return cgroup.Unit{}, err
+		return systemd.Unit{}, err
 	}
-	return cgroup.Unit{
+	return systemd.Unit{
 		Name: cmp.Or(u["name"], name), Load: cmp.Or(u["load"], "loaded"), Active: cmp.Or(u["active"], "active"),
 		Path: cgroup.Path(u["path"]), Files: strings.Fields(u["files"]),
 		Partition: u["partition"],

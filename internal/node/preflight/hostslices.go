@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/hostslices"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // hostFacts holds systemd's answers about units of host services.
@@ -31,7 +32,7 @@ func queryHostUnits(ctx context.Context, e *evidence) hostFacts {
 		name, u := names[i], a.Unit
 		if a.Err != nil {
 			f.errs[name] = a.Err
-			u = cgroup.Unit{}
+			u = systemd.Unit{}
 		}
 		f.units = append(f.units, hostslices.Unit{Name: name, Unit: u, Files: hostslices.Settings(u.Files, u.CPUs, read), Ours: pid != 0})
 	}

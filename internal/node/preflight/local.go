@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/othermanagers"
-	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Local returns the host of this process. In a container, the directories of the host must be
@@ -26,7 +26,7 @@ func Local() Host {
 		FindRuntime: func(ctx context.Context) (string, error) { return cri.Find(ctx, "/") },
 		DialRuntime: func(endpoint string) (Runtime, error) { return cri.Dial(endpoint, othermanagers.IsRequest) },
 		SystemdVersion: func(ctx context.Context) (int, error) {
-			return callSystemd(ctx, "version", func(s *cgroup.Systemd) (int, error) { return s.Version(ctx) })
+			return callSystemd(ctx, "version", func(s *systemd.Client) (int, error) { return s.Version(ctx) })
 		},
 		Units:      unitsOfSystemd,
 		Writable:   writable,
@@ -36,7 +36,7 @@ func Local() Host {
 
 // unitsOfSystemd uses one connection, which takes longer than an answer.
 func unitsOfSystemd(ctx context.Context, names []string) []UnitAnswer {
-	all, err := callSystemd(ctx, "units", func(s *cgroup.Systemd) ([]UnitAnswer, error) {
+	all, err := callSystemd(ctx, "units", func(s *systemd.Client) ([]UnitAnswer, error) {
 		answers := make([]UnitAnswer, len(names))
 		for i, name := range names {
 			answers[i].Unit, answers[i].Err = s.Unit(ctx, name)
@@ -50,7 +50,7 @@ func unitsOfSystemd(ctx context.Context, names []string) []UnitAnswer {
 }
 
 // callSystemd ends with ctx: some calls of the D-Bus client have no context.
-func callSystemd[T any](ctx context.Context, what string, query func(*cgroup.Systemd) (T, error)) (T, error) {
+func callSystemd[T any](ctx context.Context, what string, query func(*systemd.Client) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -58,7 +58,7 @@ func callSystemd[T any](ctx context.Context, what string, query func(*cgroup.Sys
 	answered := make(chan answer, 1)
 	go func() {
 		// Only a client that sets properties needs the possible CPUs.
-		s := cgroup.NewSystemd(cpuset.Set{})
+		s := systemd.New(cpuset.Set{})
 		defer s.Close()
 		value, err := query(s)
 		answered <- answer{value, err}

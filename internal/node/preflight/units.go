@@ -11,11 +11,12 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 type unitFacts struct {
 	spec pools.UnitSpec
-	unit cgroup.Unit
+	unit systemd.Unit
 	err  error
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestClaims checks that claims keep the CPUs of the journal, at the start and later. No container or
@@ -91,7 +92,7 @@ func TestClaims(t *testing.T) {
 				}
 				if c.unit != "" {
 					path := cgroup.Path("system.slice/" + unit)
-					m.PutUnit(lookup.UnitStatus{Name: unit, Unit: cgroup.Unit{Name: unit, Path: path}})
+					m.PutUnit(lookup.UnitStatus{Name: unit, Unit: systemd.Unit{Name: unit, Path: path}})
 					kernel[path] = c.unit
 				}
 				return m

@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // fixedPools returns pools with a list of guaranteed CPUs.
@@ -160,7 +161,7 @@ func TestCreatedContainer(t *testing.T) {
 		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p"}})
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c",
 			Recorded: cri.Resources{CPUs: recorded}, Requested: cri.Resources{Shares: 102}}})
-		m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+		m.PutUnit(lookup.UnitStatus{Name: name, Unit: systemd.Unit{Name: name, Path: "system.slice/" + name}})
 		got := ""
 		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of}) {
 			got += a.CPUs.String()
@@ -198,7 +199,7 @@ func TestReservedCPUs(t *testing.T) {
 				},
 			} {
 				m := inventory.New(cgroup.DriverSystemd)
-				m.PutUnit(lookup.UnitStatus{Name: name, Unit: cgroup.Unit{Name: name, Path: "system.slice/" + name}})
+				m.PutUnit(lookup.UnitStatus{Name: name, Unit: systemd.Unit{Name: name, Path: "system.slice/" + name}})
 				var got string
 				for _, a := range recovered(m) {
 					if a.Container == name {
@@ -254,7 +255,7 @@ func TestRefusedContainers(t *testing.T) {
 			m := inventory.New(cgroup.DriverSystemd)
 			slice := "kubepods-podu.slice"
 			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p", Annotations: tc.annotations}})
-			unit := cgroup.Unit{Name: name, Path: "system.slice/" + name}
+			unit := systemd.Unit{Name: name, Path: "system.slice/" + name}
 			m.PutUnit(lookup.UnitStatus{Name: name, Unit: unit})
 			states := map[cgroup.Path]cgroup.State{unit.Path: {CPUs: cpuset.Range(1, 2)}}
 			for i, o := range tc.others {

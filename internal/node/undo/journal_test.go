@@ -18,6 +18,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 func sampleJournal() undo.Document {
@@ -314,7 +315,7 @@ func TestOriginalOfAUnit(t *testing.T) {
 	} {
 		l.Note(was)
 		l.Note(moved)
-		if all := l.UnitOriginals()["du.service"]; len(all) != 1 || all[0].Properties()[0] != (cgroup.Property{Name: cgroup.UnitCPUs}) {
+		if all := l.UnitOriginals()["du.service"]; len(all) != 1 || all[0].Properties()[0] != (systemd.Property{Name: cgroup.UnitCPUs}) {
 			t.Errorf("%s: %v; want no value", name, all)
 		}
 	}

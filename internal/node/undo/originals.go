@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Original is the value of a file or property before the daemon's first write.
@@ -40,10 +41,10 @@ func (o Original) Compare(p Original) int {
 }
 
 // Properties returns the original of a unit as systemd's property. It returns none for a file without a property.
-func (o Original) Properties() []cgroup.Property {
+func (o Original) Properties() []systemd.Property {
 	names := map[string]string{cgroup.FileCPUs: cgroup.UnitCPUs, cgroup.FileMems: cgroup.UnitMems, cgroup.FileWeight: cgroup.UnitWeight}
 	if name, ok := names[o.File]; ok {
-		return []cgroup.Property{{Name: name, Value: o.Value}}
+		return []systemd.Property{{Name: name, Value: o.Value}}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Revert restores the properties of units that the configuration no longer places: their CPUs
@@ -41,7 +42,7 @@ func (u *Units) RevertAgain() { clear(u.reverting) }
 func revert(ctx context.Context, h *hostenv.Host, name string, originals []undo.Original) error {
 	ctx, cancel := context.WithTimeout(ctx, hostenv.CallTimeout)
 	defer cancel()
-	var all []cgroup.Property
+	var all []systemd.Property
 	for _, o := range originals {
 		all = append(all, o.Properties()...)
 	}

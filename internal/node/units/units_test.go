@@ -20,6 +20,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 const (
@@ -99,18 +100,18 @@ func (w *world) leaving() string {
 	return all.String()
 }
 
-func duService() cgroup.Unit {
-	return cgroup.Unit{Name: du, Load: "loaded", Active: "active", Path: "system.slice/du.service",
+func duService() systemd.Unit {
+	return systemd.Unit{Name: du, Load: "loaded", Active: "active", Path: "system.slice/du.service",
 		UnitState: cgroup.UnitState{Known: true, CPUs: cpuset.Of(4, 5), Quota: -1}}
 }
 
-// systemd is the node's systemd with other reverts.
-type systemd struct {
+// otherReverts is the systemd of the node with other reverts.
+type otherReverts struct {
 	hostenv.Units
 	revert error
 }
 
-func (s *systemd) Revert(context.Context, string, []cgroup.Property, cpuset.Set) error {
+func (s *otherReverts) Revert(context.Context, string, []systemd.Property, cpuset.Set) error {
 	return s.revert
 }
 
@@ -129,7 +130,7 @@ func TestRevertedUnits(t *testing.T) {
 		"no answer":           {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Err: silence}}, false},
 		"alias":               {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Unit: duService()}}, false},
 		"alias that is known": {aliasUnit, []lookup.UnitStatus{{Name: "alias.service", Unit: duService()}, {Name: "alias.service", Err: silence}}, false},
-		"another":             {"units: {ru.service: {cpus: 2}}\n", []lookup.UnitStatus{{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "not-found"}}}, true},
+		"another":             {"units: {ru.service: {cpus: 2}}\n", []lookup.UnitStatus{{Name: "ru.service", Unit: systemd.Unit{Name: "ru.service", Load: "not-found"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.yaml, c.known...)
@@ -159,7 +160,7 @@ func TestRevertEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "")
 			w.node.Units.Install(du, cpuset.Set{})
-			w.Host.Units = &systemd{w.Host.Units, c.err}
+			w.Host.Units = &otherReverts{w.Host.Units, c.err}
 			w.Revert()
 			w.configure(c.yaml)
 			jobs := w.jobs
@@ -185,7 +186,7 @@ func TestRevertEnds(t *testing.T) {
 // TestRevertOfUnitWithConfiguredPart checks that a unit is reverted although it is not confined:
 // systemd may apply its properties at any moment.
 func TestRevertOfUnitWithConfiguredPart(t *testing.T) {
-	inner := cgroup.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
+	inner := systemd.Unit{Name: "ru.service", Load: "loaded", Path: duService().Path + "/ru.service"}
 	w := newWorld(t, "")
 	w.node.Units.Install(du, cpuset.Set{})
 	w.Revert()
@@ -205,7 +206,7 @@ func TestRevertOfUnitWithConfiguredPart(t *testing.T) {
 // them again.
 func TestUnitThatWasAway(t *testing.T) {
 	w := newWorld(t, "", lookup.UnitStatus{Name: du, Unit: duService()})
-	w.Host.Units = &systemd{w.Host.Units, cgroup.ErrGone}
+	w.Host.Units = &otherReverts{w.Host.Units, cgroup.ErrGone}
 	w.Revert()
 	w.work()
 	if got := w.settle(); got != "" {
@@ -228,7 +229,7 @@ func TestUnitsThatLeave(t *testing.T) {
 	silence := lookup.UnitStatus{Name: "alias.service", Err: errors.New("no answer")}
 	known := lookup.UnitStatus{Name: du, Unit: duService()}
 	alias := lookup.UnitStatus{Name: "alias.service", Unit: duService()}
-	ru := lookup.UnitStatus{Name: "ru.service", Unit: cgroup.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
+	ru := lookup.UnitStatus{Name: "ru.service", Unit: systemd.Unit{Name: "ru.service", Load: "loaded", Path: "system.slice/ru.service"}}
 	const ruUnit = "units: {ru.service: {cpus: 2}}\n"
 	for name, c := range map[string]struct {
 		yaml     string
@@ -315,7 +316,7 @@ func TestSilentUnit(t *testing.T) {
 	if u := w.Inventory.Unit(du); u == nil || !u.Unit.CPUs.Equal(cpuset.Of(4, 5)) {
 		t.Errorf("unit %+v; want the CPUs of the last answer", u)
 	}
-	w.Note(lookup.UnitStatus{Name: "other.service", Unit: cgroup.Unit{Name: "other.service"}}, w.now)
+	w.Note(lookup.UnitStatus{Name: "other.service", Unit: systemd.Unit{Name: "other.service"}}, w.now)
 	if w.Inventory.Unit("other.service") != nil {
 		t.Error("a unit is recorded that the configuration does not contain")
 	}

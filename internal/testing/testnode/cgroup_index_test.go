@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // TestNothingIsKept checks that ended scopes leave no data in memory. Otherwise a test of a
@@ -18,7 +19,7 @@ func TestNothingIsKept(t *testing.T) {
 		units := NewUnits(tree)
 		units.Install("a.service", cpuset.Of(1))
 		kept := func() [6]int {
-			if err := units.SetProperties(t.Context(), "a.service", []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
+			if err := units.SetProperties(t.Context(), "a.service", []systemd.Property{{Name: cgroup.UnitCPUs, Value: "2"}}); err != nil {
 				t.Fatal(err)
 			}
 			return [6]int{len(tree.units), len(tree.holders), len(tree.strays), len(tree.ended), len(units.properties), len(units.runtime)}
@@ -37,7 +38,7 @@ func TestNothingIsKept(t *testing.T) {
 			scope := slice + "/a.scope"
 			tree.MkdirAll(scope)
 			must(
-				units.SetProperties(t.Context(), "a.scope", []cgroup.Property{{Name: cgroup.UnitWeight, Value: "7"}, {Name: cgroup.UnitCPUs, Value: "4-7"}}),
+				units.SetProperties(t.Context(), "a.scope", []systemd.Property{{Name: cgroup.UnitWeight, Value: "7"}, {Name: cgroup.UnitCPUs, Value: "4-7"}}),
 				tree.Write(scope+"/cgroup.procs", "17"),
 				tree.Write(scope+"/cpuset.cpus", "5"), // leaves the task on its previous CPUs
 			)

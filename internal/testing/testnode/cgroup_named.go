@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // unitFile is the file of a unit or of a template of units.
@@ -94,39 +95,39 @@ func (u *Units) Stop(unit string) error {
 	return nil
 }
 
-// Unit implements cgroup.Systemd.
-func (u *Units) Unit(_ context.Context, name string) (cgroup.Unit, error) {
+// Unit implements systemd.Client.
+func (u *Units) Unit(_ context.Context, name string) (systemd.Unit, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.refuse != nil {
-		return cgroup.Unit{}, u.refuse
+		return systemd.Unit{}, u.refuse
 	}
 	p, running, err := u.find(name)
 	if err != nil {
-		return cgroup.Unit{Name: name, Load: "not-found", Active: "inactive"}, nil
+		return systemd.Unit{Name: name, Load: "not-found", Active: "inactive"}, nil
 	}
-	unit := cgroup.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), Partition: u.partitions[name], UnitState: u.state(name)}
+	unit := systemd.Unit{Name: name, Load: "loaded", Active: "active", Path: p, Files: u.files(name), Partition: u.partitions[name], UnitState: u.state(name)}
 	if !running {
 		unit.Active = "inactive"
 		if unit.Path, err = u.unitPath(name); err != nil {
-			return cgroup.Unit{}, err
+			return systemd.Unit{}, err
 		}
 	}
 	return unit, nil
 }
 
-// Revert implements cgroup.Systemd.
-func (u *Units) Revert(_ context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error {
+// Revert implements systemd.Client.
+func (u *Units) Revert(_ context.Context, unit string, originals []systemd.Property, nodes cpuset.Set) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var full []cgroup.Property
+	var full []systemd.Property
 	for _, p := range originals {
 		switch {
 		case p.Value != "":
 		case p.Name == cgroup.UnitCPUs:
-			full = append(full, cgroup.Property{Name: p.Name, Value: u.tree.config.Possible.String()})
+			full = append(full, systemd.Property{Name: p.Name, Value: u.tree.config.Possible.String()})
 		case p.Name == cgroup.UnitMems:
-			full = append(full, cgroup.Property{Name: p.Name, Value: nodes.String()})
+			full = append(full, systemd.Property{Name: p.Name, Value: nodes.String()})
 		}
 	}
 	if err := u.set(unit, full); err != nil {
@@ -154,7 +155,7 @@ type unitWatch struct {
 	wakes chan string
 }
 
-// WatchUnits implements cgroup.Systemd.
+// WatchUnits implements systemd.Client.
 func (u *Units) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
 	w := &unitWatch{units: map[string]bool{}, wakes: make(chan string, 256)}
 	for _, unit := range units {

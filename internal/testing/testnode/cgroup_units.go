@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // Units is a fake systemd for units with a cgroup in the tree, and for installed units. Like
@@ -58,14 +59,14 @@ func (u *Units) SetPartition(unit, value string) {
 	u.partitions[unit] = value
 }
 
-// SetProperties implements cgroup.Systemd.
-func (u *Units) SetProperties(_ context.Context, unit string, properties []cgroup.Property) error {
+// SetProperties implements systemd.Client.
+func (u *Units) SetProperties(_ context.Context, unit string, properties []systemd.Property) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.set(unit, properties)
 }
 
-func (u *Units) set(unit string, properties []cgroup.Property) error {
+func (u *Units) set(unit string, properties []systemd.Property) error {
 	if u.refuse != nil {
 		return u.refuse
 	}
@@ -91,16 +92,16 @@ func (u *Units) set(unit string, properties []cgroup.Property) error {
 	return nil
 }
 
-// Apply implements cgroup.Systemd.
+// Apply implements systemd.Client.
 func (u *Units) Apply(ctx context.Context, w cgroup.Write) error {
 	unit, ok := w.Path.Unit()
 	if !ok || w.Via != cgroup.DBus {
 		return fmt.Errorf("apply %s: not a write to a unit", w)
 	}
-	return u.SetProperties(ctx, unit, []cgroup.Property{{Name: w.Property, Value: w.Value}})
+	return u.SetProperties(ctx, unit, []systemd.Property{{Name: w.Property, Value: w.Value}})
 }
 
-// Properties implements cgroup.Systemd.
+// Properties implements systemd.Client.
 func (u *Units) Properties(_ context.Context, unit string) (cgroup.UnitState, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -136,7 +137,7 @@ func (u *Units) Reload() {
 	}
 }
 
-// WatchReload implements cgroup.Systemd.
+// WatchReload implements systemd.Client.
 func (u *Units) WatchReload(ctx context.Context, wake func()) error {
 	ch := make(chan struct{}, 1)
 	u.mu.Lock()
@@ -224,7 +225,7 @@ func (u *Units) enable(p cgroup.Path, controller string) {
 	_ = u.tree.Write(string(p.Parent().Join("cgroup.subtree_control")), controller)
 }
 
-func setProperty(s *cgroup.UnitState, p cgroup.Property) (err error) {
+func setProperty(s *cgroup.UnitState, p systemd.Property) (err error) {
 	switch p.Name {
 	case cgroup.UnitCPUs:
 		s.CPUs, err = cpuset.Parse(p.Value)

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // apply writes the resources to a cgroup, as runc does at creation and at each update. It writes
@@ -23,11 +24,11 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 	if c.Tree == nil {
 		return nil
 	}
-	var properties []cgroup.Property
+	var properties []systemd.Property
 	var files [][2]string
 	if r.Shares != 0 {
 		w := strconv.FormatUint(cgroup.WeightQuadratic(r.Shares), 10)
-		properties = append(properties, cgroup.Property{Name: cgroup.UnitWeight, Value: w})
+		properties = append(properties, systemd.Property{Name: cgroup.UnitWeight, Value: w})
 		files = append(files, [2]string{cgroup.FileWeight, w})
 	}
 	if r.Quota != 0 {
@@ -40,15 +41,15 @@ func (c RuntimeConfig) apply(dir string, r cri.Resources) error {
 			perSecond = strconv.FormatInt(perSecondUSec(r.Quota, period), 10)
 			limit = strconv.FormatInt(r.Quota, 10)
 		}
-		properties = append(properties, cgroup.Property{Name: cgroup.UnitQuota, Value: perSecond})
+		properties = append(properties, systemd.Property{Name: cgroup.UnitQuota, Value: perSecond})
 		files = append(files, [2]string{cgroup.FileMax, fmt.Sprintf("%s %d", limit, period)})
 	}
 	if r.CPUs != "" {
-		properties = append(properties, cgroup.Property{Name: cgroup.UnitCPUs, Value: r.CPUs})
+		properties = append(properties, systemd.Property{Name: cgroup.UnitCPUs, Value: r.CPUs})
 		files = append(files, [2]string{cgroup.FileCPUs, r.CPUs})
 	}
 	if r.Mems != "" {
-		properties = append(properties, cgroup.Property{Name: cgroup.UnitMems, Value: r.Mems})
+		properties = append(properties, systemd.Property{Name: cgroup.UnitMems, Value: r.Mems})
 		files = append(files, [2]string{cgroup.FileMems, r.Mems})
 	}
 	if c.Units != nil && c.Driver == cri.Systemd && len(properties) > 0 {

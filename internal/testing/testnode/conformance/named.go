@@ -8,13 +8,14 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 // nodes returns the NUMA nodes that the suite needs.
 func nodes() cpuset.Set { return cpuset.Of(0, 1) }
 
 // checkUnit checks systemd's state of a unit.
-func (b *unitBench) checkUnit(want cgroup.Unit) {
+func (b *unitBench) checkUnit(want systemd.Unit) {
 	b.Helper()
 	want.Known = want.Load == "loaded"
 	if !want.Known {
@@ -28,7 +29,7 @@ func (b *unitBench) checkUnit(want cgroup.Unit) {
 }
 
 func (b *unitBench) notFound() {
-	b.checkUnit(cgroup.Unit{Name: "conformance-missing.service", Load: "not-found", Active: "inactive"})
+	b.checkUnit(systemd.Unit{Name: "conformance-missing.service", Load: "not-found", Active: "inactive"})
 }
 
 // stopped checks that properties set before the first start last through starts, reloads and
@@ -36,12 +37,12 @@ func (b *unitBench) notFound() {
 func (b *unitBench) stopped() {
 	const unit = "conformance-stopped.service"
 	b.i.Install(b, unit, "")
-	is := cgroup.Unit{
+	is := systemd.Unit{
 		Name: unit, Load: "loaded", Active: "inactive", Path: "system.slice/" + unit, UnitState: cgroup.UnitState{Quota: -1},
 	}
 	b.checkUnit(is)
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, cgroup.Property{Name: cgroup.UnitMems, Value: "1"},
-		cgroup.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, systemd.Property{Name: cgroup.UnitMems, Value: "1"},
+		systemd.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
 	is.CPUs, is.Mems = cpuset.Of(1, 2), cpuset.Of(1)
 	b.checkUnit(is)
 	b.i.Reload(b)
@@ -76,8 +77,8 @@ func (b *unitBench) checkBinding(p cgroup.Path, cpus, mems string) {
 func (b *unitBench) template() {
 	const unit = "conformancet@1.service"
 	b.i.Install(b, "conformancet@.service", "")
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "3"})
-	is := cgroup.Unit{
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "3"})
+	is := systemd.Unit{
 		Name: unit, Load: "loaded", Active: "inactive", Path: "system.slice/system-conformancet.slice/" + unit,
 		UnitState: cgroup.UnitState{CPUs: cpuset.Of(3), Quota: -1},
 	}
@@ -90,7 +91,7 @@ func (b *unitBench) template() {
 	b.i.Stop(b, unit)
 	is.Active = "inactive"
 	b.checkUnit(is)
-	b.checkUnit(cgroup.Unit{
+	b.checkUnit(systemd.Unit{
 		Name: "conformancet@2.service", Load: "loaded", Active: "inactive", Path: "system.slice/system-conformancet.slice/conformancet@2.service",
 		UnitState: cgroup.UnitState{Quota: -1},
 	})
@@ -103,16 +104,16 @@ func (b *unitBench) revert() {
 	b.i.Install(b, bare, "")
 	for unit, original := range map[string]string{own: "0-1", bare: ""} {
 		p := cgroup.Path("system.slice/" + unit)
-		is := cgroup.Unit{Name: unit, Load: "loaded", Active: "active", Path: p, UnitState: cgroup.UnitState{Quota: -1}}
+		is := systemd.Unit{Name: unit, Load: "loaded", Active: "active", Path: p, UnitState: cgroup.UnitState{Quota: -1}}
 		b.i.Start(b, unit)
 		var err error
 		if is.CPUs, err = cpuset.Parse(original); err != nil {
 			b.Fatal(err)
 		}
 		b.checkUnit(is)
-		originals := []cgroup.Property{{Name: cgroup.UnitCPUs, Value: original}, {Name: cgroup.UnitMems}, {Name: cgroup.UnitQuota, Value: cgroup.ValueInf}}
-		b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2-3"}, cgroup.Property{Name: cgroup.UnitMems, Value: "1"},
-			cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+		originals := []systemd.Property{{Name: cgroup.UnitCPUs, Value: original}, {Name: cgroup.UnitMems}, {Name: cgroup.UnitQuota, Value: cgroup.ValueInf}}
+		b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "2-3"}, systemd.Property{Name: cgroup.UnitMems, Value: "1"},
+			systemd.Property{Name: cgroup.UnitQuota, Value: "500000"})
 		b.checkBinding(p, "2-3", "1")
 		if err := b.m.Revert(b.Context(), unit, originals, nodes()); err != nil {
 			b.Fatal(err)
@@ -123,7 +124,7 @@ func (b *unitBench) revert() {
 			b.i.Reload(b)
 		}
 		b.i.Stop(b, unit)
-		b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2-3"})
+		b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "2-3"})
 		if err := b.m.Revert(b.Context(), unit, originals, nodes()); err != nil {
 			b.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func (b *unitBench) namedPlan() {
 	p := cgroup.Path("system.slice/" + unit)
 	targets := []cgroup.Target{{Path: p, Unit: unit, CPUs: cpuset.Of(2, 3), Exclusive: true, Mems: cpuset.Of(0), Unlimited: true}}
 	options := cgroup.Options{Driver: cgroup.DriverCgroupfs, Possible: cpuset.Range(0, 3), Nodes: nodes()}
-	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitQuota, Value: "500000"})
 	writes, deferred := cgroup.Diff(targets, b.named(unit), options)
 	if len(writes) != 3 || len(deferred) > 0 { // CPUs, nodes, quota
 		b.Errorf("writes %v, deferred %v; want 3 and none", writes, deferred)

@@ -10,17 +10,18 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
-// Manager is cgroup.Systemd or a fake of it.
+// Manager is systemd.Client or a fake of it.
 type Manager interface {
-	SetProperties(ctx context.Context, unit string, properties []cgroup.Property) error
+	SetProperties(ctx context.Context, unit string, properties []systemd.Property) error
 	Properties(ctx context.Context, unit string) (cgroup.UnitState, error)
 	Apply(ctx context.Context, w cgroup.Write) error
 	WatchReload(ctx context.Context, wake func()) error
-	Unit(ctx context.Context, name string) (cgroup.Unit, error)
+	Unit(ctx context.Context, name string) (systemd.Unit, error)
 	WatchUnits(ctx context.Context, units []string, wake func(unit string)) error
-	Revert(ctx context.Context, unit string, originals []cgroup.Property, nodes cpuset.Set) error
+	Revert(ctx context.Context, unit string, originals []systemd.Property, nodes cpuset.Set) error
 }
 
 // Init is the systemd of the units in the suite. The machine has at least the CPUs 0-3 and the
@@ -66,7 +67,7 @@ type unitBench struct {
 	fs *cgroup.FS
 }
 
-func (b *unitBench) set(unit string, properties ...cgroup.Property) {
+func (b *unitBench) set(unit string, properties ...systemd.Property) {
 	b.Helper()
 	if err := b.m.SetProperties(b.Context(), unit, properties); err != nil {
 		b.Fatal(err)
@@ -95,13 +96,13 @@ func (b *unitBench) properties() {
 	p := b.i.Scope(b, "conformance-properties.scope")
 	unit, _ := p.Unit()
 	b.checkValues(p, cgroup.UnitState{Quota: -1}, "", 100, -1)
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1,3"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "1,3"})
 	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Quota: -1}, "1,3", 100, -1)
-	b.set(unit, cgroup.Property{Name: cgroup.UnitWeight, Value: "59"}, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitWeight, Value: "59"}, systemd.Property{Name: cgroup.UnitQuota, Value: "500000"})
 	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: 500000}, "1,3", 59, 50000)
-	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
+	b.set(unit, systemd.Property{Name: cgroup.UnitQuota, Value: cgroup.ValueInf})
 	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 3), Weight: 59, Quota: -1}, "1,3", 59, -1)
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "2"}, cgroup.Property{Name: cgroup.UnitWeight})
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "2"}, systemd.Property{Name: cgroup.UnitWeight})
 	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(2), Quota: -1}, "2", 100, -1)
 }
 
@@ -109,19 +110,19 @@ func (b *unitBench) properties() {
 func (b *unitBench) rawWrites() {
 	p := b.i.Scope(b, "conformance-raw.scope")
 	unit, _ := p.Unit()
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "1-2"})
 	for file, value := range map[string]string{cgroup.FileWeight: "7", cgroup.FileCPUs: "0"} {
 		if err := b.fs.Write(p, file, value); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitQuota, Value: "500000"})
 	b.checkValues(p, cgroup.UnitState{CPUs: cpuset.Of(1, 2), Quota: 500000}, "1-2", 100, 50000)
 }
 
 func (b *unitBench) missing() {
 	const unit = "conformance-missing.scope"
-	err := b.m.SetProperties(b.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "1"}})
+	err := b.m.SetProperties(b.Context(), unit, []systemd.Property{{Name: cgroup.UnitCPUs, Value: "1"}})
 	if !errors.Is(err, cgroup.ErrGone) {
 		b.Errorf("SetProperties(%s) = %v; want ErrGone", unit, err)
 	}
@@ -133,7 +134,7 @@ func (b *unitBench) missing() {
 func (b *unitBench) reload() {
 	p := b.i.Scope(b, "conformance-reload.scope")
 	unit, _ := p.Unit()
-	b.set(unit, cgroup.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, cgroup.Property{Name: cgroup.UnitWeight, Value: "59"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitCPUs, Value: "1-2"}, systemd.Property{Name: cgroup.UnitWeight, Value: "59"})
 	ctx, cancel := context.WithCancel(b.Context())
 	woken, ended := make(chan struct{}, 8), make(chan error, 1)
 	go func() { ended <- b.m.WatchReload(ctx, func() { woken <- struct{}{} }) }()
@@ -162,7 +163,7 @@ func (b *unitBench) await(woken <-chan struct{}, ended <-chan error, what string
 func (b *unitBench) plan() {
 	p := b.i.Scope(b, "conformance-plan.scope")
 	unit, _ := p.Unit()
-	b.set(unit, cgroup.Property{Name: cgroup.UnitQuota, Value: "500000"})
+	b.set(unit, systemd.Property{Name: cgroup.UnitQuota, Value: "500000"})
 	targets := []cgroup.Target{{Path: p, CPUs: cpuset.Of(2, 3), Exclusive: true, Weight: 59, Unlimited: true}}
 	options := cgroup.Options{Driver: cgroup.DriverSystemd, Possible: cpuset.Range(0, 3)}
 	writes, _ := cgroup.Diff(targets, b.current(p), options)

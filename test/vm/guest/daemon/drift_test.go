@@ -19,6 +19,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
 
@@ -50,7 +51,7 @@ type victim struct {
 // drifter writes to containers of every pool and counts the daemon's repairs.
 type drifter struct {
 	*runtimeNode
-	systemd *cgroup.Systemd
+	systemd *systemd.Client
 	all     []*victim
 	crowded bool // next returns one victim, and prepares the write for all of them
 	echoed  bool // next prepares a write by the runtime, which also writes the weight, maybe twice
@@ -68,7 +69,7 @@ func newDrifter(t *testing.T, config string) *drifter {
 
 func emptyDrifter(t *testing.T) *drifter {
 	t.Helper()
-	d := &drifter{runtimeNode: newNode(t).withoutKubelet(), systemd: cgroup.NewSystemd(cpuset.Range(0, 7))}
+	d := &drifter{runtimeNode: newNode(t).withoutKubelet(), systemd: systemd.New(cpuset.Range(0, 7))}
 	t.Cleanup(d.systemd.Close)
 	return d
 }
@@ -115,10 +116,10 @@ func (d *drifter) settle() {
 
 func (d *drifter) setWeight(p cgroup.Path, weight uint64) {
 	d.Helper()
-	d.set(p, cgroup.Property{Name: cgroup.UnitWeight, Value: fmt.Sprint(weight)})
+	d.set(p, systemd.Property{Name: cgroup.UnitWeight, Value: fmt.Sprint(weight)})
 }
 
-func (d *drifter) set(p cgroup.Path, property cgroup.Property) {
+func (d *drifter) set(p cgroup.Path, property systemd.Property) {
 	d.Helper()
 	unit, ok := p.Unit()
 	if !ok {
@@ -126,7 +127,7 @@ func (d *drifter) set(p cgroup.Path, property cgroup.Property) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
-	if err := d.systemd.SetProperties(ctx, unit, []cgroup.Property{property}); err != nil {
+	if err := d.systemd.SetProperties(ctx, unit, []systemd.Property{property}); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -324,7 +325,7 @@ func TestDriftReload(t *testing.T) {
 	t.Cleanup(func() { d.run("systemctl", "start", "containerd") }) // it is to remove the pods
 	d.run("systemctl", "stop", "containerd")
 	for _, v := range d.all {
-		d.set(v.path, cgroup.Property{Name: cgroup.UnitCPUs, Value: v.lent})
+		d.set(v.path, systemd.Property{Name: cgroup.UnitCPUs, Value: v.lent})
 		d.next(cgroup.FileCPUs, func(other *victim) bool { return other == v })
 		d.eventually("repair of "+v.name, func() error { return d.as(v) })
 	}

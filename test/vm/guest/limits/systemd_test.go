@@ -16,6 +16,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
 const (
@@ -31,7 +32,7 @@ func TestSystemd(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "systemd-run", "--unit="+unit, "sleep", "infinity").CombinedOutput(); err != nil {
 		t.Fatalf("start %s: %v: %s", unit, err, out)
 	}
-	ours := cgroup.NewSystemd(cpuset.Range(0, 7))
+	ours := systemd.New(cpuset.Range(0, 7))
 	t.Cleanup(ours.Close)
 	version, err := ours.Version(t.Context())
 	if err != nil {
@@ -48,7 +49,7 @@ func TestSystemd(t *testing.T) {
 		return manager.CallWithContext(t.Context(), "org.freedesktop.DBus.Peer.Ping", 0).Err
 	}, nil)
 	m.compare("set", 2, set, func(i int) error {
-		return ours.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: side(i)}})
+		return ours.SetProperties(t.Context(), unit, []systemd.Property{{Name: cgroup.UnitCPUs, Value: side(i)}})
 	})
 	m.compare("read", 2, func(int) error {
 		_, err := object.GetProperty(destination + ".Service." + cgroup.UnitCPUs)

@@ -12,15 +12,16 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/conformance"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
-func newSystemd(t *testing.T) (*cgroup.Systemd, *cgroup.FS) {
+func newSystemd(t *testing.T) (*systemd.Client, *cgroup.FS) {
 	t.Helper()
 	fs, err := cgroup.Open("/sys/fs/cgroup")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := cgroup.NewSystemd(cpuset.Range(0, 7))
+	s := systemd.New(cpuset.Range(0, 7))
 	t.Cleanup(s.Close)
 	return s, fs
 }
@@ -43,7 +44,7 @@ func TestVersion(t *testing.T) {
 // connection.
 func TestConnect(t *testing.T) {
 	for range 30 {
-		s := cgroup.NewSystemd(cpuset.Range(0, 7))
+		s := systemd.New(cpuset.Range(0, 7))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := s.Properties(ctx, "system.slice")
 		cancel()
@@ -60,7 +61,7 @@ func TestReexec(t *testing.T) {
 	s, fs := newSystemd(t)
 	p := manager{}.Scope(t, "conformance-reexec.scope")
 	unit, _ := p.Unit()
-	if err := s.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "1-2"}}); err != nil {
+	if err := s.SetProperties(t.Context(), unit, []systemd.Property{{Name: cgroup.UnitCPUs, Value: "1-2"}}); err != nil {
 		t.Fatal(err)
 	}
 	woken, ended := make(chan struct{}, 8), make(chan error, 1)
@@ -141,7 +142,7 @@ func TestDelegated(t *testing.T) {
 		t.Fatal(err)
 	}
 	manager{}.Reload(t)
-	if err := s.SetProperties(t.Context(), unit, []cgroup.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
+	if err := s.SetProperties(t.Context(), unit, []systemd.Property{{Name: cgroup.UnitCPUs, Value: "2-3"}}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, "systemctl", "start", unit)

@@ -1,4 +1,4 @@
-package cgroup
+package systemd
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
@@ -17,24 +18,24 @@ func TestPropertyEncode(t *testing.T) {
 		property Property
 		want     any // nil: an error
 	}{
-		{Property{UnitCPUs, "0,3,9"}, []byte{0x09, 0x02}},
-		{Property{UnitCPUs, "8-15"}, []byte{0x00, 0xff}},
-		{Property{UnitCPUs, "14-99"}, []byte{0x00, 0xc0}}, // masked to the possible ones
-		{Property{UnitCPUs, "16-99"}, nil},
-		{Property{UnitCPUs, "x"}, nil},
-		{Property{UnitCPUs, ""}, []byte{}},
-		{Property{UnitMems, "0,3,17"}, []byte{0x09, 0x00, 0x02}}, // nodes are no CPUs
-		{Property{UnitMems, ""}, []byte{}},
-		{Property{UnitMems, "x"}, nil},
-		{Property{UnitWeight, "59"}, uint64(59)},
-		{Property{UnitWeight, ""}, uint64(math.MaxUint64)},
-		{Property{UnitWeight, "0"}, nil}, // systemd would make it idle
-		{Property{UnitWeight, "10001"}, nil},
-		{Property{UnitWeight, "-1"}, nil},
-		{Property{UnitQuota, "infinity"}, uint64(math.MaxUint64)},
-		{Property{UnitQuota, "500000"}, uint64(500000)},
-		{Property{UnitQuota, "0"}, nil},
-		{Property{UnitQuota, "max"}, nil},
+		{Property{cgroup.UnitCPUs, "0,3,9"}, []byte{0x09, 0x02}},
+		{Property{cgroup.UnitCPUs, "8-15"}, []byte{0x00, 0xff}},
+		{Property{cgroup.UnitCPUs, "14-99"}, []byte{0x00, 0xc0}}, // masked to the possible ones
+		{Property{cgroup.UnitCPUs, "16-99"}, nil},
+		{Property{cgroup.UnitCPUs, "x"}, nil},
+		{Property{cgroup.UnitCPUs, ""}, []byte{}},
+		{Property{cgroup.UnitMems, "0,3,17"}, []byte{0x09, 0x00, 0x02}}, // nodes are no CPUs
+		{Property{cgroup.UnitMems, ""}, []byte{}},
+		{Property{cgroup.UnitMems, "x"}, nil},
+		{Property{cgroup.UnitWeight, "59"}, uint64(59)},
+		{Property{cgroup.UnitWeight, ""}, uint64(math.MaxUint64)},
+		{Property{cgroup.UnitWeight, "0"}, nil}, // systemd would make it idle
+		{Property{cgroup.UnitWeight, "10001"}, nil},
+		{Property{cgroup.UnitWeight, "-1"}, nil},
+		{Property{cgroup.UnitQuota, "infinity"}, uint64(math.MaxUint64)},
+		{Property{cgroup.UnitQuota, "500000"}, uint64(500000)},
+		{Property{cgroup.UnitQuota, "0"}, nil},
+		{Property{cgroup.UnitQuota, "max"}, nil},
 		{Property{"MemoryMax", "1"}, nil},
 	} {
 		got, err := c.property.encode(cpuset.Range(0, 15))
@@ -57,7 +58,7 @@ func FuzzDecodeCPUs(f *testing.F) {
 		if err != nil || cpus.IsEmpty() {
 			return
 		}
-		wire, err := Property{UnitCPUs, cpus.String()}.wire(cpuset.Set{})
+		wire, err := Property{cgroup.UnitCPUs, cpus.String()}.wire(cpuset.Set{})
 		if err != nil {
 			t.Fatal(err)
 		}

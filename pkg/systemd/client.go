@@ -1,4 +1,8 @@
-package cgroup
+// Package systemd reads, sets and watches units of systemd over D-Bus.
+//
+// [Client] carries out the writes of pkg/cgroup that systemd records. It returns the settings that
+// systemd has for a unit, whatever the values of the files of its cgroup.
+package systemd
 
 import (
 	"cmp"
@@ -14,42 +18,43 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// minSystemd is the first version with AllowedCPUs (NEWS, 244).
-const minSystemd = 244
+// minVersion is the first version with AllowedCPUs (NEWS, 244).
+const minVersion = 244
 
-// Systemd sets properties of units over D-Bus. A connection that is lost, as by
+// Client sets properties of units over D-Bus. A connection that is lost, as by
 // daemon-reexec, is made again by the next call. It can be used by several
 // goroutines; each call waits for systemd, which takes milliseconds at best.
-type Systemd struct {
+type Client struct {
 	possible cpuset.Set
 
 	mu   sync.Mutex // guards conn
 	conn *dbus.Conn
 }
 
-// NewSystemd returns a client that connects when it is first used. Possible are
+// New returns a client that connects when it is first used. Possible are
 // the kernel's possible CPUs.
-func NewSystemd(possible cpuset.Set) *Systemd {
-	return &Systemd{possible: possible}
+func New(possible cpuset.Set) *Client {
+	return &Client{possible: possible}
 }
 
 // Close closes the connection.
-func (s *Systemd) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
-		s.conn.Close()
-		s.conn = nil
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
 	}
 }
 
 // Version returns systemd's version number. One below 244 is an error: it has
 // no AllowedCPUs.
-func (s *Systemd) Version(ctx context.Context) (int, error) {
-	conn, err := s.connect(ctx)
+func (c *Client) Version(ctx context.Context) (int, error) {
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -59,10 +64,10 @@ func (s *Systemd) Version(ctx context.Context) (int, error) {
 	}
 	var version int
 	if _, err := fmt.Sscanf(strings.TrimLeft(text, `"v`), "%d", &version); err != nil {
-		return 0, fmt.Errorf("parse version of systemd %s: %w", abbreviate(text), err)
+		return 0, fmt.Errorf("parse version of systemd %q: %w", text, err)
 	}
-	if version < minSystemd {
-		return version, fmt.Errorf("systemd %d has no %s: version %d or later is needed", version, UnitCPUs, minSystemd)
+	if version < minVersion {
+		return version, fmt.Errorf("systemd %d has no %s: version %d or later is needed", version, cgroup.UnitCPUs, minVersion)
 	}
 	return version, nil
 }
@@ -71,16 +76,16 @@ func (s *Systemd) Version(ctx context.Context) (int, error) {
 // (runtime), all in one call. systemd applies them at once and with them every
 // other setting of the unit, so that raw writes to its cgroup are lost. A unit
 // that does not exist is ErrGone.
-func (s *Systemd) SetProperties(ctx context.Context, unit string, properties []Property) error {
+func (c *Client) SetProperties(ctx context.Context, unit string, properties []Property) error {
 	wire := make([]dbus.Property, len(properties))
 	for i, p := range properties {
-		value, err := p.encode(s.possible)
+		value, err := p.encode(c.possible)
 		if err != nil {
 			return fmt.Errorf("set properties of %s: %w", unit, err)
 		}
 		wire[i] = dbus.Property{Name: p.Name, Value: value}
 	}
-	conn, err := s.connect(ctx)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,57 +96,57 @@ func (s *Systemd) SetProperties(ctx context.Context, unit string, properties []P
 }
 
 // Apply carries out a write that goes Via DBus; for others it is an error.
-func (s *Systemd) Apply(ctx context.Context, w Write) error {
+func (c *Client) Apply(ctx context.Context, w cgroup.Write) error {
 	unit, ok := w.Path.Unit()
-	if w.Via != DBus || !ok {
+	if w.Via != cgroup.DBus || !ok {
 		return fmt.Errorf("apply %s: not a write to a unit", w)
 	}
-	return s.SetProperties(ctx, unit, []Property{{w.Property, w.Value}})
+	return c.SetProperties(ctx, unit, []Property{{w.Property, w.Value}})
 }
 
 // Properties returns systemd's settings for a unit, whatever the values of its cgroup's
 // files. It returns ErrGone for a unit that does not exist.
-func (s *Systemd) Properties(ctx context.Context, unit string) (UnitState, error) {
-	conn, err := s.connect(ctx)
+func (c *Client) Properties(ctx context.Context, unit string) (cgroup.UnitState, error) {
+	conn, err := c.connect(ctx)
 	if err != nil {
-		return UnitState{}, err
+		return cgroup.UnitState{}, err
 	}
 	state, err := readUnit(ctx, conn, unit)
 	if err != nil {
-		return UnitState{}, fmt.Errorf("read properties of %s: %w", unit, unitCause(err))
+		return cgroup.UnitState{}, fmt.Errorf("read properties of %s: %w", unit, unitCause(err))
 	}
 	return state, nil
 }
 
-func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (UnitState, error) {
+func readUnit(ctx context.Context, conn *dbus.Conn, unit string) (cgroup.UnitState, error) {
 	kind, err := unitInterface(unit)
 	if err != nil {
-		return UnitState{}, err
+		return cgroup.UnitState{}, err
 	}
 	// systemd answers for units that do not exist too, with defaults.
 	load, err := conn.GetUnitPropertyContext(ctx, unit, "LoadState")
 	if err != nil {
-		return UnitState{}, err
+		return cgroup.UnitState{}, err
 	}
 	if load.Value.Value() == "not-found" {
-		return UnitState{}, ErrGone
+		return cgroup.UnitState{}, cgroup.ErrGone
 	}
-	mask, maskErr := unitProperty[[]byte](ctx, conn, unit, kind, UnitCPUs)
-	nodes, nodesErr := unitProperty[[]byte](ctx, conn, unit, kind, UnitMems)
-	weight, weightErr := unitProperty[uint64](ctx, conn, unit, kind, UnitWeight)
-	quota, quotaErr := unitProperty[uint64](ctx, conn, unit, kind, UnitQuota)
+	mask, maskErr := unitProperty[[]byte](ctx, conn, unit, kind, cgroup.UnitCPUs)
+	nodes, nodesErr := unitProperty[[]byte](ctx, conn, unit, kind, cgroup.UnitMems)
+	weight, weightErr := unitProperty[uint64](ctx, conn, unit, kind, cgroup.UnitWeight)
+	quota, quotaErr := unitProperty[uint64](ctx, conn, unit, kind, cgroup.UnitQuota)
 	if err := cmp.Or(maskErr, nodesErr, weightErr, quotaErr); err != nil {
-		return UnitState{}, err
+		return cgroup.UnitState{}, err
 	}
-	state := UnitState{Known: true, Weight: weight, Quota: int64(quota)} // unset becomes -1
+	state := cgroup.UnitState{Known: true, Weight: weight, Quota: int64(quota)} // unset becomes -1
 	if weight == unset {
 		state.Weight = 0
 	}
 	if state.CPUs, err = decodeCPUs(mask); err != nil {
-		return UnitState{}, fmt.Errorf("decode %s: %w", UnitCPUs, err)
+		return cgroup.UnitState{}, fmt.Errorf("decode %s: %w", cgroup.UnitCPUs, err)
 	}
 	if state.Mems, err = decodeCPUs(nodes); err != nil {
-		return UnitState{}, fmt.Errorf("decode %s: %w", UnitMems, err)
+		return cgroup.UnitState{}, fmt.Errorf("decode %s: %w", cgroup.UnitMems, err)
 	}
 	return state, nil
 }
@@ -163,7 +168,7 @@ func unitProperty[T any](ctx context.Context, conn *dbus.Conn, unit, kind, name 
 func unitCause(err error) error {
 	var e godbus.Error
 	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
-		return ErrGone
+		return cgroup.ErrGone
 	}
 	return err
 }
@@ -180,21 +185,21 @@ func join(properties []Property) string {
 // daemon.
 const privateSocket = "/run/systemd/private"
 
-func (s *Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
-		if s.conn.Connected() {
-			return s.conn, nil
+func (c *Client) connect(ctx context.Context) (*dbus.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		if c.conn.Connected() {
+			return c.conn, nil
 		}
-		s.conn.Close()
+		c.conn.Close()
 	}
 	var err error
-	s.conn, err = dbus.NewConnection(func() (*godbus.Conn, error) {
+	c.conn, err = dbus.NewConnection(func() (*godbus.Conn, error) {
 		conn, _, err := dial(ctx)
 		return conn, err
 	})
-	return s.conn, err
+	return c.conn, err
 }
 
 // dial connects to systemd's own socket, else to the system bus, and reports whether

@@ -1,9 +1,11 @@
-package cgroup
+package systemd
 
 import (
 	"testing"
 
 	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
 func TestPlannedGroup(t *testing.T) {
@@ -24,7 +26,7 @@ func TestPlannedGroup(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if name, ok := Path(got).Unit(); !ok || name != c.unit {
+		if name, ok := cgroup.Path(got).Unit(); !ok || name != c.unit {
 			t.Errorf("the unit of %s is %q, %t; want %q", got, name, ok, c.unit)
 		}
 	}

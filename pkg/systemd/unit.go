@@ -1,23 +1,25 @@
-package cgroup
+package systemd
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 	"github.com/opencontainers/cgroups/systemd"
 
+	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Property is a setting of a unit (systemd.resource-control(5)) in text: CPUs and
 // NUMA nodes as a list, weights as numbers, the quota as microseconds a second or
-// ValueInf. The empty value is "not set". For UnitCPUs and UnitMems kernels before
-// 7.0 then keep the value of a cgroup with tasks: see [Systemd.Revert].
+// cgroup.ValueInf. The empty value is "not set". Kernels before
+// 7.0 then keep the CPUs and NUMA nodes of a cgroup with tasks: see [Client.Revert].
 type Property struct {
 	Name, Value string
 }
@@ -26,40 +28,46 @@ type Property struct {
 // (CGROUP_WEIGHT_INVALID, USEC_INFINITY).
 const unset = math.MaxUint64
 
+// Limits of weights (CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX).
+const (
+	minWeight = 1
+	maxWeight = 10000
+)
+
 // encode returns what systemd wants on the wire. CPUs that are not possible are
 // left out: the kernel would refuse the whole list for them.
 func (p Property) encode(possible cpuset.Set) (v godbus.Variant, err error) {
 	value, err := p.wire(possible)
 	if err != nil {
-		return v, fmt.Errorf("encode %s=%s: %w", p.Name, abbreviate(p.Value), err)
+		return v, fmt.Errorf("encode %s=%q: %w", p.Name, p.Value, err)
 	}
 	return godbus.MakeVariant(value), nil
 }
 
 func (p Property) wire(possible cpuset.Set) (any, error) {
 	switch p.Name {
-	case UnitCPUs:
+	case cgroup.UnitCPUs:
 		return wireSet(p.Value, possible)
-	case UnitMems:
+	case cgroup.UnitMems:
 		return wireSet(p.Value, cpuset.Set{})
-	case UnitWeight:
+	case cgroup.UnitWeight:
 		if p.Value == "" {
 			return uint64(unset), nil
 		}
-		w, err := parseUint(p.Value)
+		w, err := strconv.ParseUint(p.Value, 10, 64)
 		if err != nil || w < minWeight || w > maxWeight {
 			return nil, fmt.Errorf("want a weight from %d to %d", minWeight, maxWeight)
 		}
 		return w, nil
-	case UnitQuota:
-		if p.Value == "" || p.Value == ValueInf {
+	case cgroup.UnitQuota:
+		if p.Value == "" || p.Value == cgroup.ValueInf {
 			return uint64(unset), nil
 		}
-		quota, err := parsePositive(p.Value)
-		if err != nil {
-			return nil, fmt.Errorf("want microseconds a second, or %s", ValueInf)
+		quota, err := strconv.ParseUint(p.Value, 10, 63)
+		if err != nil || quota == 0 {
+			return nil, fmt.Errorf("want microseconds a second, or %s", cgroup.ValueInf)
 		}
-		return uint64(quota), nil
+		return quota, nil
 	}
 	return nil, fmt.Errorf("not a property that is set here")
 }
@@ -110,7 +118,7 @@ func unitInterface(unit string) (string, error) {
 	case strings.HasSuffix(unit, ".service"):
 		return "Service", nil
 	}
-	return "", fmt.Errorf("unit %s is neither slice, scope nor service: it has no cgroup", abbreviate(unit))
+	return "", fmt.Errorf("unit %q is neither slice, scope nor service: it has no cgroup", unit)
 }
 
 // Unit is a unit as systemd knows it, running or not.
@@ -120,7 +128,7 @@ type Unit struct {
 	Active string // ActiveState: active, reloading, activating, deactivating, inactive or failed
 	// Path is the unit's cgroup, and for a stopped unit its future cgroup; empty for a
 	// unit that is not loaded.
-	Path  Path
+	Path  cgroup.Path
 	Files []string // files that the unit was read from, including its drop-ins
 	// Partition is CPUSetPartition if that is root or isolated. It is empty for member, which
 	// systemd may report for a unit without the property (not verified: no systemd 261 was
@@ -129,7 +137,7 @@ type Unit struct {
 	Partition string
 	// UnitState holds its settings. A stopped unit starts with
 	// them.
-	UnitState
+	cgroup.UnitState
 }
 
 // loaded is the LoadState of a unit that can be started.
@@ -140,14 +148,14 @@ func (u Unit) Loaded() bool { return u.Load == loaded }
 
 // Unit returns the state of a service, scope or slice. systemd loads it if
 // necessary. For an unknown unit, Unit returns no error, and Loaded returns false.
-func (s *Systemd) Unit(ctx context.Context, name string) (Unit, error) {
-	conn, err := s.connect(ctx)
+func (c *Client) Unit(ctx context.Context, name string) (Unit, error) {
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return Unit{}, err
 	}
 	u, err := readNamed(ctx, conn, name)
 	if err != nil {
-		return Unit{}, fmt.Errorf("read unit %s: %w", abbreviate(name), err)
+		return Unit{}, fmt.Errorf("read unit %q: %w", name, err)
 	}
 	return u, nil
 }
@@ -183,7 +191,7 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 		}
 	}
 	if err == nil {
-		u.Path, err = ParsePath(group)
+		u.Path, err = cgroup.ParsePath(group)
 	}
 	return u, err
 }
@@ -191,13 +199,13 @@ func readNamed(ctx context.Context, conn *dbus.Conn, name string) (Unit, error) 
 // partitionOf returns CPUSetPartition of a unit if it is root or isolated. It returns "" for
 // all other values, and if this version of systemd does not have the property.
 func partitionOf(ctx context.Context, conn *dbus.Conn, unit, kind string) (string, error) {
-	p, err := conn.GetUnitTypePropertyContext(ctx, unit, kind, UnitPartition)
+	p, err := conn.GetUnitTypePropertyContext(ctx, unit, kind, cgroup.UnitPartition)
 	if err != nil && !isUnknownProperty(err) {
 		return "", err
 	}
 	if err == nil && p != nil {
-		switch value, _ := p.Value.Value().(string); PartitionType(value) {
-		case RootPartition, IsolatedPartition:
+		switch value, _ := p.Value.Value().(string); cgroup.PartitionType(value) {
+		case cgroup.RootPartition, cgroup.IsolatedPartition:
 			return value, nil
 		}
 	}
@@ -217,10 +225,10 @@ func text(properties map[string]any, name string) string {
 // plannedGroup is the cgroup that a unit gets in its slice when it starts.
 func plannedGroup(unit, slice string) (string, error) {
 	if strings.HasSuffix(unit, ".slice") {
-		p, err := slicePath(unit)
+		p, err := cgroup.SlicePath(unit)
 		return string(p), err
 	}
-	parent, err := slicePath(slice)
+	parent, err := cgroup.SlicePath(slice)
 	if err != nil {
 		return "", err
 	}
@@ -250,21 +258,21 @@ func escapeGroup(name string) string {
 //
 // An empty setting remains in systemd's runtime directory until the next boot,
 // and takes precedence over later changes of the unit's files.
-func (s *Systemd) Revert(ctx context.Context, unit string, originals []Property, nodes cpuset.Set) error {
+func (c *Client) Revert(ctx context.Context, unit string, originals []Property, nodes cpuset.Set) error {
 	var full []Property
 	for _, p := range originals {
 		switch {
 		case p.Value != "":
-		case p.Name == UnitCPUs:
-			full = append(full, Property{UnitCPUs, s.possible.String()})
-		case p.Name == UnitMems:
-			full = append(full, Property{UnitMems, nodes.String()})
+		case p.Name == cgroup.UnitCPUs:
+			full = append(full, Property{cgroup.UnitCPUs, c.possible.String()})
+		case p.Name == cgroup.UnitMems:
+			full = append(full, Property{cgroup.UnitMems, nodes.String()})
 		}
 	}
 	if len(full) > 0 {
-		if err := s.SetProperties(ctx, unit, full); err != nil {
+		if err := c.SetProperties(ctx, unit, full); err != nil {
 			return err
 		}
 	}
-	return s.SetProperties(ctx, unit, originals)
+	return c.SetProperties(ctx, unit, originals)
 }

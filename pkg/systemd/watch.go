@@ -1,4 +1,4 @@
-package cgroup
+package systemd
 
 import (
 	"context"
@@ -22,15 +22,15 @@ const (
 // WatchUnits calls wake with the name of a unit among units when its state
 // changes: it starts, stops, fails or is reloaded. It also calls wake with ""
 // once it listens, because it has missed earlier changes. Calls may be too many
-// and, when a connection is lost, too few. A call of [Systemd.Unit] never causes one.
+// and, when a connection is lost, too few. A call of [Client.Unit] never causes one.
 // systemd loads a stopped or missing unit for each query and unloads it afterwards, with the
 // signals UnitNew and UnitRemoved; WatchUnits ignores them. It returns nil when ctx ends, and
 // an error when the connection is lost: the caller starts it again. WatchReload reports a
 // reload of systemd itself, after which the set of units may differ.
-func (s *Systemd) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
+func (c *Client) WatchUnits(ctx context.Context, units []string, wake func(unit string)) error {
 	var names map[string]string
 	return watch(ctx, func(conn *godbus.Conn, bus bool) (err error) {
-		if names, err = s.objects(ctx, units); err != nil {
+		if names, err = c.objects(ctx, units); err != nil {
 			return err
 		}
 		if err := subscribeUnits(ctx, conn, bus, names); err != nil {
@@ -65,10 +65,10 @@ func subscribeUnits(ctx context.Context, conn *godbus.Conn, bus bool, objects ma
 
 // objects are the D-Bus objects of units: systemd's signals are about a unit's own
 // name, also for one that the configuration knows by an alias.
-func (s *Systemd) objects(ctx context.Context, units []string) (map[string]string, error) {
+func (c *Client) objects(ctx context.Context, units []string) (map[string]string, error) {
 	names := make(map[string]string, len(units))
 	for _, unit := range units {
-		u, err := s.Unit(ctx, unit)
+		u, err := c.Unit(ctx, unit)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ const (
 // calls wake once it listens, because reloads before that were missed. It
 // returns nil when ctx ends, and an error when the connection is lost, as by
 // daemon-reexec: the caller starts it again.
-func (s *Systemd) WatchReload(ctx context.Context, wake func()) error {
+func (c *Client) WatchReload(ctx context.Context, wake func()) error {
 	return watch(ctx, func(conn *godbus.Conn, bus bool) error {
 		err := subscribe(ctx, conn, bus)
 		if err != nil {
