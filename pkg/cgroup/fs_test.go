@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -24,7 +25,7 @@ func newTree(dirs ...string) (*testnode.Cgroups, *cgroup.FS) {
 func TestFSWalk(t *testing.T) {
 	tree, fs := newTree("b/y", "a/z", "a/x/w", "a/x-1")
 	var seen []string
-	err := testnode.Walk(fs, "", func(p cgroup.Path) error {
+	err := walk.Cgroups(fs, "", func(p cgroup.Path) error {
 		seen = append(seen, string(p))
 		if p == "a/x" { // a cgroup that ends during the walk is no error
 			return errors.Join(tree.Remove("a/x/w"), tree.Remove("a/z"))
@@ -36,10 +37,10 @@ func TestFSWalk(t *testing.T) {
 		t.Errorf("Walk: %v (-want +got):\n%s", err, d)
 	}
 	stop := errors.New("stop")
-	if err := testnode.Walk(fs, "a", func(cgroup.Path) error { return stop }); !errors.Is(err, stop) {
+	if err := walk.Cgroups(fs, "a", func(cgroup.Path) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Walk = %v; want the error of visit", err)
 	}
-	if err := testnode.Walk(fs, "c", func(cgroup.Path) error { return nil }); !errors.Is(err, cgroup.ErrGone) {
+	if err := walk.Cgroups(fs, "c", func(cgroup.Path) error { return nil }); !errors.Is(err, cgroup.ErrGone) {
 		t.Errorf("Walk of a missing cgroup = %v; want ErrGone", err)
 	}
 }

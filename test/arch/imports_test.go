@@ -105,7 +105,7 @@ func arrows() map[string][]string {
 		"internal/testing/invariants":  {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/workload"},
 		"internal/testing/machines":    {"pkg/cpuset", "pkg/topology"},
 		"internal/testing/manpages":    nil,
-		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/noise", "internal/node/undo", "internal/testing/invariants", "internal/testing/testnode"},
+		"internal/testing/nodefixture": {"pkg/...", "internal/config", "internal/node/annotations", "internal/node/hostenv", "internal/node/noise", "internal/node/undo", "internal/testing/invariants", "internal/testing/testnode/..."},
 		"internal/testing/reference":   nil,
 		"internal/testing/testnode":    {"pkg/...", "internal/testing/invariants", "internal/testing/testnode"},
 

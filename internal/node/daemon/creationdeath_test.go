@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -246,7 +247,7 @@ func (n *node) values() map[string]string {
 			values[name] = set(value, "0-1")
 		}
 	}
-	err := testnode.Walk(cgroup.New(n.Tree), "", func(p cgroup.Path) error {
+	err := walk.Cgroups(cgroup.New(n.Tree), "", func(p cgroup.Path) error {
 		unit, ok := p.Unit()
 		if !ok {
 			return nil

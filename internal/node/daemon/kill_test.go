@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -134,7 +135,7 @@ func (c sceneNode) owned() map[string]cpuset.Set {
 func (c sceneNode) allProcesses() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set)
 	fs := cgroup.New(c.Tree)
-	_ = testnode.Walk(fs, "kubepods.slice", func(p cgroup.Path) error {
+	_ = walk.Cgroups(fs, "kubepods.slice", func(p cgroup.Path) error {
 		if st, err := fs.Read(p); err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") {
 			all[p] = st.Effective
 		}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -121,7 +122,7 @@ func (n *Node) Settings() map[string]string {
 	n.T.Helper()
 	all := make(map[string]string)
 	fs := cgroup.New(n.Tree)
-	err := testnode.Walk(fs, "", func(p cgroup.Path) error {
+	err := walk.Cgroups(fs, "", func(p cgroup.Path) error {
 		for _, file := range []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax, cgroup.FilePartition, cgroup.FileExclusive} {
 			if b, err := fs.ReadFile(p, file); err == nil {
 				all[string(p)+"/"+file] = strings.TrimSpace(string(b))
@@ -139,7 +140,7 @@ func (n *Node) Settings() map[string]string {
 func (n *Node) Dump() string {
 	var b bytes.Buffer
 	fs := cgroup.New(n.Tree)
-	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
+	_ = walk.Cgroups(fs, "", func(p cgroup.Path) error {
 		if st, err := fs.Read(p); err == nil {
 			fmt.Fprintf(&b, "%-100s cpus=%q effective=%s weight=%d quota=%d\n", p, st.CPUs, st.Effective, st.Weight, st.Quota)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -15,7 +15,7 @@ import (
 func (n *Node) Occupants(guaranteed cpuset.Set) []invariants.Occupant {
 	var occupants []invariants.Occupant
 	fs := cgroup.New(n.Tree)
-	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
+	_ = walk.Cgroups(fs, "", func(p cgroup.Path) error {
 		st, err := fs.Read(p)
 		if err == nil && st.Populated && strings.HasSuffix(string(p), ".scope") && !st.CPUs.IsEmpty() {
 			occupants = append(occupants, invariants.Occupant{Name: string(p), CPUs: st.Effective,

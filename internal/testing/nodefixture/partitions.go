@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -32,7 +32,7 @@ func (n *Node) RootCPUs() cpuset.Set {
 func (n *Node) ExclusiveLists() map[cgroup.Path]string {
 	all := make(map[cgroup.Path]string)
 	fs := cgroup.New(n.Tree)
-	_ = testnode.Walk(fs, "", func(p cgroup.Path) error {
+	_ = walk.Cgroups(fs, "", func(p cgroup.Path) error {
 		if b, err := fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
 			all[p] = strings.TrimSpace(string(b))
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/systemd"
@@ -123,7 +124,7 @@ func (u *Units) Reload() {
 		u.load(unit)
 	}
 	// The walk fails only without a root.
-	_ = Walk(u.fs, "", func(p cgroup.Path) error {
+	_ = walk.Cgroups(u.fs, "", func(p cgroup.Path) error {
 		if unit, ok := p.Unit(); ok {
 			u.apply(p, u.state(unit))
 		}

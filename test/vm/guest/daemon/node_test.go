@@ -20,7 +20,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/preview"
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -324,7 +324,7 @@ func (n *node) still(when string, wants ...want) {
 // dump prints the tree below kubepods.slice.
 func (n *node) dump() string {
 	var b strings.Builder
-	err := testnode.Walk(n.fs, "kubepods.slice", func(p cgroup.Path) error {
+	err := walk.Cgroups(n.fs, "kubepods.slice", func(p cgroup.Path) error {
 		if st, err := n.fs.Read(p); err == nil {
 			fmt.Fprintf(&b, "%s cpus=%q effective=%s weight=%d max=%d/%d\n", p, st.CPUs, st.Effective, st.Weight, st.Quota, st.Period)
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
 )
@@ -101,7 +101,7 @@ func TestObserve(t *testing.T) {
 func (n *node) values() map[string]string {
 	n.Helper()
 	all := make(map[string]string)
-	if err := testnode.Walk(n.fs, "kubepods.slice", func(p cgroup.Path) error {
+	if err := walk.Cgroups(n.fs, "kubepods.slice", func(p cgroup.Path) error {
 		files := []string{cgroup.FileCPUs, cgroup.FileMems, cgroup.FilePartition, cgroup.FileExclusive}
 		if strings.HasSuffix(string(p), ".scope") {
 			files = append(files, cgroup.FileWeight, cgroup.FileMax)

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -109,7 +109,7 @@ func (r *runtimeNode) is(p pod, typ cgroup.PartitionType, cpus string) error {
 func (n *node) lists() map[cgroup.Path]string {
 	n.Helper()
 	all := make(map[cgroup.Path]string)
-	if err := testnode.Walk(n.fs, "kubepods.slice", func(p cgroup.Path) error {
+	if err := walk.Cgroups(n.fs, "kubepods.slice", func(p cgroup.Path) error {
 		if b, err := n.fs.ReadFile(p, cgroup.FileExclusive); err == nil && strings.TrimSpace(string(b)) != "" {
 			all[p] = strings.TrimSpace(string(b))
 		}

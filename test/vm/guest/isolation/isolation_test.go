@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
@@ -196,7 +196,7 @@ func (n *node) signal(p cgroup.Path, signal unix.Signal) {
 
 func (n *node) members(p cgroup.Path, file string) (ids []int) {
 	n.Helper()
-	err := testnode.Walk(n.FS, p, func(p cgroup.Path) error {
+	err := walk.Cgroups(n.FS, p, func(p cgroup.Path) error {
 		text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", string(p), file))
 		for field := range strings.FieldsSeq(string(text)) {
 			id, err := strconv.Atoi(field)

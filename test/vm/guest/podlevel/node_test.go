@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
@@ -206,7 +206,7 @@ func (n *node) hasRole(c guestnode.Container, role string) error {
 
 // others returns the CPUs of the cgroups of pause containers.
 func (n *node) others(known map[cgroup.Path]bool) (occupants []invariants.Occupant, err error) {
-	err = testnode.Walk(n.FS, "kubepods.slice", func(p cgroup.Path) error {
+	err = walk.Cgroups(n.FS, "kubepods.slice", func(p cgroup.Path) error {
 		if known[p] || !strings.HasSuffix(string(p), ".scope") {
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/restore"
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/test/vm/internal/guestnode"
 	"github.com/cpupoold/cpupoold/test/vm/internal/manifest"
@@ -255,7 +255,7 @@ func (n *node) dump() map[string]string {
 func (n *node) dumpOf(root cgroup.Path) map[string]string {
 	n.Helper()
 	all := make(map[string]string)
-	err := testnode.Walk(n.FS, root, func(p cgroup.Path) error {
+	err := walk.Cgroups(n.FS, root, func(p cgroup.Path) error {
 		for _, file := range []string{"cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.exclusive", "cpuset.cpus.partition", "cpuset.mems", "cpuset.mems.effective", "cpu.weight", "cpu.max"} {
 			if text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", string(p), file)); err == nil {
 				all[string(p)+" "+file] = strings.TrimSpace(string(text))

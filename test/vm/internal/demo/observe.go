@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/test/vm"
@@ -62,7 +62,7 @@ func parseViews(collected []byte) (map[string]view, error) {
 	tree := cgroup.New(files)
 	views := make(map[string]view)
 	for _, slice := range []cgroup.Path{"kubepods.slice", "system.slice"} {
-		err := testnode.Walk(tree, slice, func(p cgroup.Path) error {
+		err := walk.Cgroups(tree, slice, func(p cgroup.Path) error {
 			name, ok := observed(p)
 			if !ok {
 				return nil

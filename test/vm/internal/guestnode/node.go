@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cpupoold/cpupoold/internal/testing/testnode"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/walk"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -129,7 +129,7 @@ func (n *Node) Dump() string {
 	if n.Runtime.Driver == cgroup.DriverCgroupfs {
 		top = "kubepods"
 	}
-	err := testnode.Walk(n.FS, top, func(p cgroup.Path) error {
+	err := walk.Cgroups(n.FS, top, func(p cgroup.Path) error {
 		if st, err := n.FS.Read(p); err == nil {
 			fmt.Fprintf(&b, "%s cpus=%q effective=%s weight=%d max=%d/%d\n", p, st.CPUs, st.Effective, st.Weight, st.Quota, st.Period)
 		}

@@ -1,4 +1,5 @@
-package testnode
+// Package walk visits the cgroups of a tree, of the kernel or of a fake node.
+package walk
 
 import (
 	"errors"
@@ -6,18 +7,18 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
-// Walk calls visit for p and all cgroups below it, each before its children, siblings in order of
+// Cgroups calls visit for p and all cgroups below it, each before its children, siblings in order of
 // name. Cgroups that are removed in the meantime are left out. Only a missing p is an error. An
 // error of visit ends the walk.
-func Walk(f *cgroup.FS, p cgroup.Path, visit func(cgroup.Path) error) error {
+func Cgroups(f *cgroup.FS, p cgroup.Path, visit func(cgroup.Path) error) error {
 	children, err := f.Children(p)
 	if err != nil {
 		return err
 	}
-	return walk(f, p, children, visit)
+	return each(f, p, children, visit)
 }
 
-func walk(f *cgroup.FS, p cgroup.Path, children []cgroup.Path, visit func(cgroup.Path) error) error {
+func each(f *cgroup.FS, p cgroup.Path, children []cgroup.Path, visit func(cgroup.Path) error) error {
 	if err := visit(p); err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func walk(f *cgroup.FS, p cgroup.Path, children []cgroup.Path, visit func(cgroup
 			continue
 		}
 		if err == nil {
-			err = walk(f, child, below, visit)
+			err = each(f, child, below, visit)
 		}
 		if err != nil {
 			return err
