@@ -24,7 +24,7 @@ SERIAL := internal/admission internal/capacity internal/cluster/hostedpriority i
 	internal/node/confined internal/node/durable internal/node/livereport internal/node/managers internal/node/noise internal/node/procroot \
 	internal/node/report internal/node/schedwatch/account internal/node/waits internal/plugin/adopt internal/plugin/autoscale internal/plugin/lint internal/plugin/manifest internal/plugin/migrate \
 	internal/plugin/overview internal/plugin/picture internal/plugin/simulate internal/testing/reference internal/testing/testnode/hardware \
-	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/topology pkg/workload test/arch test/docs test/prometheus \
+	pkg/allocate pkg/cpuset pkg/defrag pkg/internal/bounded pkg/pools pkg/poolspec pkg/topology pkg/workload test/arch test/docs test/prometheus \
 	test/vectors/choice test/vm/internal/manifest test/vm/internal/replay test/vm/internal/tsc
 
 .PHONY: help build image release cross test test-all test-unit test-random test-node test-browser test-monitoring test-vm test-apiserver test-fleet test-deploy test-e2e test-conformance test-slice test-drift test-kernels test-disturbance test-matrix test-model test-model-fake soak churn demo vm-shell lint vuln prose prose-record fmt docs bpf bench bench-check bench-record bench-limits bench-jitter fuzz clean host host-vm

@@ -5,6 +5,7 @@ package capacity
 import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
 
@@ -34,7 +35,7 @@ type Layout struct {
 // Of returns the layout of a node with a configuration, its pools on the machine and a plan. lost
 // holds online CPUs that are in no cgroup. No pool contains the list of guaranteed.claims, and the CPUs that claims
 // have of another list after a change of the configuration count as taken.
-func Of(configured *pools.Spec, p *pools.Pools, plan *pools.Plan, online, lost cpuset.Set) Layout {
+func Of(configured *poolspec.Spec, p *pools.Pools, plan *pools.Plan, online, lost cpuset.Set) Layout {
 	l := Layout{
 		Online: online, Shared: p.Shared, Guaranteed: p.Guaranteed,
 		HasGuaranteed: !configured.Guaranteed.CPUs.IsEmpty(), Taken: lost.Union(UnitCPUs(plan), claimCPUs(plan)),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -31,7 +32,7 @@ type Config struct {
 
 	// Pools are the keys partitions, shared, guaranteed and units. Resolve checks
 	// them against a machine.
-	Pools pools.Spec
+	Pools poolspec.Spec
 
 	// StaticPods (staticPods) selects the static pods that may request the workload type of a
 	// partition. Its namespaces do not restrict them. Default: all static pods.
@@ -245,7 +246,7 @@ func Default() Config {
 	const kubelet = "/var/lib/kubelet"
 	return Config{
 		Mode:                ModeEnforce,
-		Pools:               pools.Spec{StrictReservation: true},
+		Pools:               poolspec.Spec{StrictReservation: true},
 		StaticPods:          pools.StaticPods{All: true},
 		NamespacePermission: PermissionList,
 		OnRefusal:           RefusalAuto,
@@ -281,7 +282,7 @@ func (c *Config) Resolve(t *topology.Topology) (pools.Pools, error) {
 	resolved, err := c.Pools.Resolve(t)
 	var problems []error
 	for _, e := range Flatten(err) {
-		if field, ok := errors.AsType[*pools.FieldError](e); ok {
+		if field, ok := errors.AsType[*poolspec.FieldError](e); ok {
 			key := field.Field
 			if unit := join(key, field.Value); key == "units" && c.origins.has(unit) {
 				key = unit // the name is wrong, and has its own line

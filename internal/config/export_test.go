@@ -1,6 +1,6 @@
 package config
 
-import "github.com/cpupoold/cpupoold/pkg/pools"
+import "github.com/cpupoold/cpupoold/pkg/poolspec"
 
 // Keys returns the keys that a file may have and that are not decoded with the mapping
 // around them: all top-level keys except mappings and lists, and the options.
@@ -14,7 +14,7 @@ func Keys() []string {
 			keys = append(keys, f.name)
 		}
 	}
-	for _, f := range d.options(&pools.Spec{}) {
+	for _, f := range d.options(&poolspec.Spec{}) {
 		keys = append(keys, "guaranteed.options."+f.name)
 	}
 	return keys

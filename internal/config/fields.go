@@ -16,6 +16,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // fields is the whole schema: every key that a file may have.
@@ -75,7 +76,7 @@ func (d *decoder) fields(c *Config) []field {
 
 func (d *decoder) partitions(key string, n *yaml.Node, c *Config) {
 	d.sequence(key, n, func(key string, n *yaml.Node) {
-		var p pools.PartitionSpec
+		var p poolspec.Partition
 		d.mapping(key, n, []field{
 			{"type", d.scalar(func(s string) error { p.Type = s; return nil })},
 			{"cpus", d.cpus(func(s string) error { return setPartitionCPUs(&p, s) })},
@@ -94,14 +95,14 @@ func mustBe(want string) func(string) error {
 	}
 }
 
-func setPartitionCPUs(p *pools.PartitionSpec, s string) (err error) {
+func setPartitionCPUs(p *poolspec.Partition, s string) (err error) {
 	if p.All, p.Auto = s == "all", s == "auto"; !p.All && !p.Auto {
 		p.CPUs, err = parseCPUs(s, "all, or auto")
 	}
 	return err
 }
 
-func setShared(p *pools.Spec, s string) error {
+func setShared(p *poolspec.Spec, s string) error {
 	if s == "rest" {
 		p.Shared = nil
 		return nil

@@ -15,12 +15,13 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // NoRuntime is the value of containerRuntimeEndpoint without a runtime.
 const NoRuntime = "none"
 
-// guaranteed decodes the guaranteed pool. Resolve checks the fields of pools.Spec;
+// guaranteed decodes the guaranteed pool. Resolve checks the fields of poolspec.Spec;
 // "cpus: none" is not one of them.
 func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 	g := &c.Pools.Guaranteed
@@ -67,7 +68,7 @@ func (d *decoder) guaranteed(key string, n *yaml.Node, c *Config) {
 
 // options returns the options of allocation and, under the kubelet's name, the option of the
 // shared pool about management CPUs.
-func (d *decoder) options(spec *pools.Spec) []field {
+func (d *decoder) options(spec *poolspec.Spec) []field {
 	var fields []field
 	for _, name := range allocate.OptionNames() {
 		fields = append(fields, field{name, d.scalar(func(s string) error { return spec.Guaranteed.Options.Set(name, s) })})
@@ -76,7 +77,7 @@ func (d *decoder) options(spec *pools.Spec) []field {
 }
 
 // mixed decodes the shared CPUs that exclusive containers may use in addition. Resolve checks
-// the fields of pools.Spec.
+// the fields of poolspec.Spec.
 func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	d.mapping(key, n, []field{
 		{"cpus", d.cpus(func(s string) (err error) {
@@ -89,8 +90,8 @@ func (d *decoder) mixed(key string, n *yaml.Node, m *pools.Mixed) {
 	})
 }
 
-// claims decodes the CPUs of ResourceClaims. Resolve checks the fields of pools.Spec.
-func (d *decoder) claims(key string, n *yaml.Node, c *pools.ClaimSpec) {
+// claims decodes the CPUs of ResourceClaims. Resolve checks the fields of poolspec.Spec.
+func (d *decoder) claims(key string, n *yaml.Node, c *poolspec.Claims) {
 	d.mapping(key, n, []field{
 		{"cpus", d.cpus(func(s string) (err error) {
 			c.CPUs, err = parseCPUs(s, "remove the key "+key)
@@ -143,7 +144,7 @@ func setNumber[T ~int | ~uint64](to *T, s string, least, most uint64, reason str
 }
 
 // setFloor accepts a number of CPUs or a percentage of the shared pool.
-func setFloor(g *pools.GuaranteedSpec, s string) error {
+func setFloor(g *poolspec.Guaranteed, s string) error {
 	part, isPercentage := strings.CutSuffix(s, "%")
 	if !isPercentage {
 		return setCount(&g.Floor, s)
@@ -211,7 +212,7 @@ func (d *decoder) checkStaticKubelet(c *Config) {
 // PlacesPods reports whether pods may request a workload type. Otherwise only host services use
 // the management pools.
 func (c *Config) PlacesPods() bool {
-	listed := func(p pools.PartitionSpec) bool { return len(p.Namespaces) > 0 }
+	listed := func(p poolspec.Partition) bool { return len(p.Namespaces) > 0 }
 	others := c.StaticPods.All || len(c.StaticPods.Namespaces) > 0 || c.NamespacePermission == PermissionAnnotation
 	return slices.ContainsFunc(c.Pools.Partitions, listed) || others && len(c.Pools.Partitions) > 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // HostSlices (hostSlices) selects the CPUs of host services: systemd's slices with all their
@@ -47,7 +48,7 @@ func (c *Config) HostUnits() []string {
 // HostCPUs returns the CPUs of host services with the pools of a machine; empty if they run everywhere. While
 // their pool has no online CPU, they get offline.
 func (c *Config) HostCPUs(p *pools.Pools, offline cpuset.Set) cpuset.Set {
-	spec := slices.IndexFunc(c.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == c.HostSlices.Pool })
+	spec := slices.IndexFunc(c.Pools.Partitions, func(p poolspec.Partition) bool { return p.Type == c.HostSlices.Pool })
 	if !c.HostSlices.Enabled || spec < 0 || c.Pools.Partitions[spec].All {
 		return cpuset.Set{}
 	}
@@ -78,7 +79,7 @@ func (d *decoder) hostSlices(key string, n *yaml.Node, c *Config) {
 // checkHostUnit returns an error if a unit cannot be confined in addition to the standard slices
 // and earlier units.
 func checkHostUnit(name string, others []string) error {
-	if problem := pools.UnitNameProblem(name); problem != "" {
+	if problem := poolspec.UnitNameProblem(name); problem != "" {
 		return errors.New(problem)
 	}
 	for _, other := range slices.Concat(standardSlices(), others) {
@@ -104,7 +105,7 @@ func sliceWithin(inner, outer string) bool {
 func (c *Config) checkHostSlices() []error {
 	var problems []error
 	const key = "hostSlices.pool"
-	known := slices.ContainsFunc(c.Pools.Partitions, func(p pools.PartitionSpec) bool { return p.Type == c.HostSlices.Pool })
+	known := slices.ContainsFunc(c.Pools.Partitions, func(p poolspec.Partition) bool { return p.Type == c.HostSlices.Pool })
 	if c.origins.has(key) && !known {
 		problems = append(problems, c.origins.problem(key, c.HostSlices.Pool, "there is no such pool; write the type of a partition"))
 	}

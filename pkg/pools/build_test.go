@@ -15,8 +15,10 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -42,7 +44,7 @@ func runCase(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	var in pools.Input
-	var spec pools.Spec
+	var spec poolspec.Spec
 	var top *topology.Topology
 	plans, adapts := 0, false
 	for i, section := range archive.Files {
@@ -52,7 +54,7 @@ func runCase(t *testing.T, file string) {
 			top = must(hardware.Parse(text))(t).Topology()
 			in.Machine = allocate.New(top)
 		case "config":
-			spec = must(parseSpec(text))(t)
+			spec = must(pooltext.Parse(text))(t)
 		case "adapt":
 			adapts = true
 		case "domain":
@@ -147,7 +149,7 @@ func shuffle(in pools.Input) pools.Input {
 func TestBuildLeavesItsInputAlone(t *testing.T) {
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
-	in.Pools = must(must(parseSpec("guaranteed 2-7\n"))(t).Resolve(top))(t)
+	in.Pools = must(must(pooltext.Parse("guaranteed 2-7\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods("pod b n/b Guaranteed\nz 2 running 2 cpu=1\na 1 running 1 cpu=2\npod a n/a Burstable\nc 3 running 1\n"))(t)
 	in.Previous = must(parseAssignments("b/z 3,7\nb/a 2\na/c 4\n"))(t)
 	before := must(parsePods("pod b n/b Guaranteed\nz 2 running 2 cpu=1\na 1 running 1 cpu=2\npod a n/a Burstable\nc 3 running 1\n"))(t)

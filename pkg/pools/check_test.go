@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/testing/invariants"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -17,7 +18,7 @@ import (
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 9, Threads: 1}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
-	in.Pools = must(must(parseSpec("management 0-1 kube-system\nshared 2-3\nguaranteed 4-8 bind-memory=true\nunit u.service 1\nunit v.service shared\n"))(t).Resolve(top))(t)
+	in.Pools = must(must(pooltext.Parse("management 0-1 kube-system\nshared 2-3\nguaranteed 4-8 bind-memory=true\nunit u.service 1\nunit v.service shared\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods(`
 pod a default/a Guaranteed cpu=2
 app c1 running 1 cpu=2
@@ -91,7 +92,7 @@ app2 c6 running 4 cpu=4
 func TestCheckBuildFindsWhatIsWrong(t *testing.T) {
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top)}
-	in.Pools = must(must(parseSpec("guaranteed shared floor=3 one-owner-per-core=true\n"))(t).Resolve(top))(t)
+	in.Pools = must(must(pooltext.Parse("guaranteed shared floor=3 one-owner-per-core=true\n"))(t).Resolve(top))(t)
 	in.Pods = []pools.Pod{podOf(1, 1), podOf(2, 1)}
 	checkedBuild(t, in)
 	assign := func(p *pools.Plan, i int, cpus cpuset.Set) { p.Assignments[i].CPUs = cpus }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // TestAloneBesideClaims checks that a container that is placed alone gets no CPU of a claim, after a change of the
@@ -16,12 +17,12 @@ func TestAloneBesideClaims(t *testing.T) {
 	in := claimInput(t, twoNodes, s)
 	in.Claims = []pools.Claim{claim("u", "a", nil, pools.ClaimPart{Request: "r", Device: "numa0", CPUs: 2})}
 	in.Previous = pools.Build(in).Assignments
-	for name, change := range map[string]func(*pools.Spec){
-		"shared pool": func(s *pools.Spec) { s.Guaranteed.Claims.CPUs = list("6-7,14-15") },
-		"partition of all other CPUs": func(s *pools.Spec) {
-			s.Guaranteed.Claims.CPUs, s.Partitions = list("6-7,14-15"), []pools.PartitionSpec{{Type: "management", All: true, Namespaces: []string{"kube-system"}}}
+	for name, change := range map[string]func(*poolspec.Spec){
+		"shared pool": func(s *poolspec.Spec) { s.Guaranteed.Claims.CPUs = list("6-7,14-15") },
+		"partition of all other CPUs": func(s *poolspec.Spec) {
+			s.Guaranteed.Claims.CPUs, s.Partitions = list("6-7,14-15"), []poolspec.Partition{{Type: "management", All: true, Namespaces: []string{"kube-system"}}}
 		},
-		"partition": func(s *pools.Spec) {
+		"partition": func(s *poolspec.Spec) {
 			s.Guaranteed.Claims.CPUs, s.Partitions = list("6-7,14-15"), slices.Clone(s.Partitions)
 			s.Partitions[0].CPUs = list("0,2,8,10")
 		},

@@ -10,19 +10,11 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
-// ClaimSpec configures the CPUs of ResourceClaims.
-type ClaimSpec struct {
-	CPUs cpuset.Set // a fixed list, disjoint from all other pools; empty without claims
-	// Lend lets the shared pool run on the CPUs that no claim has at the moment. Without it,
-	// these CPUs are unused.
-	Lend bool
-}
-
 // ClaimPool are the CPUs of ResourceClaims on a machine.
 type ClaimPool struct {
 	CPUs cpuset.Set // online CPUs; no other pool has them
 	Away cpuset.Set // CPUs of the list that the machine has and that are offline
-	Lend bool       // as in ClaimSpec
+	Lend bool       // the shared pool runs on the CPUs that no claim has at the moment
 }
 
 // Device is a part of the machine of which claims get CPUs. It has the CPUs of the claim pool in one
@@ -96,30 +88,4 @@ func (p *Pools) claimOptions() allocate.Options {
 		o.Isolated = allocate.Prefer
 	}
 	return o
-}
-
-// checkClaims checks the rules for claims that do not depend on the machine.
-func (r *resolver) checkClaims(g GuaranteedSpec) {
-	switch {
-	case g.Claims.CPUs.IsEmpty() && g.Claims.Lend:
-		r.report(claimsKey, "", "lends CPUs of claims, but claims have no CPUs; write a list in guaranteed.claims.cpus")
-	case !g.Claims.CPUs.IsEmpty() && g.Kubelet:
-		r.report(claimCPUsKey, g.Claims.CPUs.String(), "the kubelet allocates the CPUs of all containers, also these (guaranteed.exclusive); choose one of them")
-	}
-}
-
-// checkWholeCores reports cores of which only a part is for claims, if the options give whole cores.
-func (r *resolver) checkWholeCores(g GuaranteedSpec) {
-	if !g.Options.FullPCPUsOnly && !g.Options.OneOwnerPerCore {
-		return
-	}
-	var missing cpuset.Set
-	for _, core := range r.topology.Cores {
-		if core.CPUs.Overlaps(g.Claims.CPUs) {
-			missing = missing.Union(core.CPUs.Difference(g.Claims.CPUs))
-		}
-	}
-	if !missing.IsEmpty() {
-		r.report(claimCPUsKey, g.Claims.CPUs.String(), "has parts of cores, and claims get whole cores; add CPU %s, or remove these cores", missing)
-	}
 }

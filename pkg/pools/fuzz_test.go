@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -81,6 +84,29 @@ func FuzzPrevious(f *testing.F) {
 			records = records[3:]
 		}
 		w.in.Previous = append(w.in.Previous, pools.Assignment{}) // empty, without an owner
+		checkedBuild(t, w.in)
+	})
+}
+
+// FuzzAdapt adapts the pools of one machine to another one with pods that request CPUs.
+func FuzzAdapt(f *testing.F) {
+	f.Add([]byte("some seed"), []byte("of another machine"))
+	f.Add([]byte(strings.Repeat("\x01\x05\x02\x03", 20)), []byte{})
+	f.Add([]byte(strings.Repeat("\x00\x05\x01\x03\x02", 30)), []byte(strings.Repeat("\x01\x00\x02", 40)))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		spec := newWorld(first).spec()
+		w := newWorld(second)
+		p, errs := spec.Adapt(w.top)
+		if resolved, err := spec.Resolve(w.top); err == nil && (len(errs) > 0 || !cmp.Equal(resolved, p)) {
+			t.Errorf("Adapt of pools that fit = %v: -resolved +adapted\n%s", errs, cmp.Diff(resolved, p))
+		} else if err != nil && len(errs) == 0 {
+			t.Errorf("Adapt = no error; want %v", err)
+		}
+		w.in.Machine, w.in.Pools = allocate.New(w.top), p
+		for steps := 0; len(w.bytes) > 0 && steps < 20; steps++ {
+			w.createPod()
+			w.startContainer(w.pod())
+		}
 		checkedBuild(t, w.in)
 	})
 }

@@ -12,7 +12,7 @@ import (
 // Input is everything that a plan depends on. Build reads nothing else, and
 // changes none of it.
 type Input struct {
-	Machine *allocate.Machine // made once of the topology, and Pools are what Spec.Resolve or Spec.Adapt made of it
+	Machine *allocate.Machine // made once of the topology, and Pools belong to it
 	Pools   Pools
 	Names   workload.Names
 	Pods    []Pod

@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // kubeletNode has CPUs 0-1 for management and a kubelet that allocates the others. Its
@@ -17,9 +18,9 @@ func kubeletNode(t *testing.T, shared string, held ...pools.Assignment) pools.In
 	t.Helper()
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()
 	in := pools.Input{Machine: allocate.New(top), Held: held}
-	spec := pools.Spec{
-		Partitions:        []pools.PartitionSpec{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
-		StrictReservation: true, Guaranteed: pools.GuaranteedSpec{Kubelet: true},
+	spec := poolspec.Spec{
+		Partitions:        []poolspec.Partition{{Type: "management", CPUs: cpuset.Range(0, 1), Namespaces: []string{"kube-system"}}},
+		StrictReservation: true, Guaranteed: poolspec.Guaranteed{Kubelet: true},
 	}
 	in.Pools = must(spec.Resolve(top))(t)
 	if shared != "" {

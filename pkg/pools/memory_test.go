@@ -3,6 +3,7 @@ package pools_test
 import (
 	"testing"
 
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -26,7 +27,7 @@ func TestMemoryOfFakeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := pools.Input{Machine: allocate.New(top)}
-	in.Pools = must(must(parseSpec("management 0 kube-system\nshared 1\nguaranteed 2-3 bind-memory=true\n"))(t).Resolve(top))(t)
+	in.Pools = must(must(pooltext.Parse("management 0 kube-system\nshared 1\nguaranteed 2-3 bind-memory=true\n"))(t).Resolve(top))(t)
 	in.Pods = must(parsePods("pod a default/a Guaranteed cpu=1\napp c1 running 1 cpu=1\n"))(t)
 	plan := checkedBuild(t, in)
 	if got, want := plan.Pods[0].Containers[0].Mems, cpuset.Of(0, 1); !got.Equal(want) {

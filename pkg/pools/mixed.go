@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
@@ -73,31 +72,5 @@ func (b *placer) mix(at *Placement) {
 	}
 	if !at.Mixed.IsEmpty() {
 		at.Reason.Text += ", with shared CPUs in addition"
-	}
-}
-
-// checkMixed checks the rules of the key that do not depend on the machine.
-func (r *resolver) checkMixed(g GuaranteedSpec) {
-	m := &g.Mixed
-	switch {
-	case m.Shared && !m.CPUs.IsEmpty():
-		r.report(mixedCPUsKey, m.CPUs.String(), "shared and a list at once; choose one of them")
-	case !m.On() && len(m.Namespaces) > 0:
-		r.report(mixedKey, "", "names namespaces and no CPUs; write the shared CPUs for their containers: shared, or a list")
-	case m.On() && len(m.Namespaces) == 0:
-		r.report(mixedNamespacesKey, "", `names no namespace, so no container gets any; list the namespaces whose pods may request them, or "%s" for all`, EveryNamespace)
-	case m.On() && g.CPUs.IsEmpty() && !g.FromShared:
-		r.report(mixedKey, "", "is for containers with exclusive CPUs, and no container gets any here; configure guaranteed.cpus or guaranteed.from, or remove it")
-	}
-	for i, ns := range m.Namespaces {
-		field := fmt.Sprintf("%s[%d]", mixedNamespacesKey, i)
-		switch earlier := slices.Index(m.Namespaces, ns); {
-		case ns != EveryNamespace && !isLabel(ns):
-			r.report(field, ns, `not the name of a namespace; write each name in full, or "%s" alone for all`, EveryNamespace)
-		case earlier < i:
-			r.report(field, ns, "listed twice; remove one")
-		case ns == EveryNamespace && len(m.Namespaces) > 1:
-			r.report(field, ns, "stands for all namespaces; remove the others")
-		}
 	}
 }

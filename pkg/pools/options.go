@@ -48,14 +48,14 @@ func (c *classifier) options(p *Pod) *allocate.Options {
 	for _, name := range names {
 		value := p.Annotations[overridePrefix+name]
 		allowed := slices.Contains(c.in.Pools.Overrides, name)
-		isMode := name == podLevelOption
+		isMode := name == PodLevelOption
 		if !allowed && (isMode || slices.Contains(allocate.OptionNames(), name)) {
 			c.report(p, "", CodeOverrideNotAllowed, "annotation "+overridePrefix+name+
 				" is for an option that pods may not choose on this node (guaranteed.overrides); the configured value counts")
 			continue
 		}
 		if isMode {
-			if !PodLevel(value).valid() {
+			if !PodLevel(value).Valid() {
 				c.report(p, "", CodeOverrideInvalid, fmt.Sprintf("annotation %s %s: write %s or %s; the configured value counts",
 					overridePrefix+name, clip(value), PodLevelPod, PodLevelContainer))
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // FuzzOverrides gives a pod arbitrary annotations. The pod is placed in every case, and
@@ -23,7 +24,7 @@ func FuzzOverrides(f *testing.F) {
 	f.Add("cpupoold.io/distribute-cpus-across-cores", "true", "cpupoold.io/full-pcpus-only", "true", true)
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string, allowed bool) {
 		top := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 4, Threads: 2}.Topology()
-		spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true}}
+		spec := poolspec.Spec{Guaranteed: poolspec.Guaranteed{FromShared: true}}
 		if allowed {
 			spec.Guaranteed.Overrides = allocate.OptionNames()
 		}
@@ -46,7 +47,7 @@ func FuzzOverrides(f *testing.F) {
 // cores to themselves.
 func TestOneOwnerPerCore(t *testing.T) {
 	top := hardware.Machine{Packages: 2, Nodes: 1, L3s: 2, Cores: 3, Threads: 2}.Topology()
-	spec := pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true, Floor: 3, Options: allocate.Options{OneOwnerPerCore: true}}}
+	spec := poolspec.Spec{Guaranteed: poolspec.Guaranteed{FromShared: true, Floor: 3, Options: allocate.Options{OneOwnerPerCore: true}}}
 	in := pools.Input{Machine: allocate.New(top), Pools: must(spec.Resolve(top))(t)}
 	r := rand.New(rand.NewPCG(5, 5))
 	owners := 0

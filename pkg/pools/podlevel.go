@@ -27,8 +27,8 @@ const (
 	PodLevelContainer PodLevel = "container" // only containers with whole CPUs have exclusive CPUs
 )
 
-// podLevelOption is the name of PodLevel in annotations and in [Pools].Overrides.
-const podLevelOption = "pod-level"
+// PodLevelOption is the name of PodLevel in annotations and in [Pools].Overrides.
+const PodLevelOption = "pod-level"
 
 // podLevel contains the facts about a recognised pod.
 type podLevel struct {
@@ -247,15 +247,16 @@ func (c *classifier) owned(k Key) (cpus cpuset.Set, part bool) {
 // valid value counts, where pods may choose the mode.
 func (p *Pools) PodLevelOf(annotations map[string]string) PodLevel {
 	mode := p.PodLevel
-	if value, found := annotations[overridePrefix+podLevelOption]; found && slices.Contains(p.Overrides, podLevelOption) {
-		if chosen := PodLevel(value); chosen.valid() {
+	if value, found := annotations[overridePrefix+PodLevelOption]; found && slices.Contains(p.Overrides, PodLevelOption) {
+		if chosen := PodLevel(value); chosen.Valid() {
 			mode = chosen
 		}
 	}
 	return cmp.Or(mode, PodLevelPod)
 }
 
-func (m PodLevel) valid() bool { return m == PodLevelPod || m == PodLevelContainer }
+// Valid reports whether m is a mode.
+func (m PodLevel) Valid() bool { return m == PodLevelPod || m == PodLevelContainer }
 
 // newest returns the index of the newest instance of the next container of the pod's spec, at or
 // after the index at. It returns -1 if no container is left. next is the index after the

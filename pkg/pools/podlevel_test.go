@@ -9,6 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -93,7 +94,7 @@ func newLife(t *testing.T, r row, mode pools.PodLevel) *life {
 	if strings.Contains(r.total, "full-pcpus-only") {
 		text += " full-pcpus-only=true"
 	}
-	spec := must(parseSpec(text + "\n"))(t)
+	spec := must(pooltext.Parse(text + "\n"))(t)
 	spec.Guaranteed.PodLevel = mode
 	l := &life{in: pools.Input{Machine: allocate.New(top), Pools: must(spec.Resolve(top))(t)}}
 	pod := pools.Pod{UID: "a", Namespace: "default", Name: "a", QoS: pools.QoSGuaranteed, Settled: strings.Contains(r.title, "settled")}

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // list returns the CPUs of a list in a test.
@@ -29,14 +30,14 @@ func list(text string) cpuset.Set {
 var twoNodes = hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 4, Threads: 2}
 
 // claimSpec has a list for claims with two cores of each node.
-func claimSpec() pools.Spec {
-	return pools.Spec{
-		Partitions: []pools.PartitionSpec{{Type: "management", CPUs: list("0,8"), Namespaces: []string{"kube-system"}}},
-		Guaranteed: pools.GuaranteedSpec{CPUs: list("1,9"), Claims: pools.ClaimSpec{CPUs: list("2-3,6-7,10-11,14-15")}},
+func claimSpec() poolspec.Spec {
+	return poolspec.Spec{
+		Partitions: []poolspec.Partition{{Type: "management", CPUs: list("0,8"), Namespaces: []string{"kube-system"}}},
+		Guaranteed: poolspec.Guaranteed{CPUs: list("1,9"), Claims: poolspec.Claims{CPUs: list("2-3,6-7,10-11,14-15")}},
 	}
 }
 
-func claimInput(t *testing.T, m hardware.Machine, s pools.Spec) pools.Input {
+func claimInput(t *testing.T, m hardware.Machine, s poolspec.Spec) pools.Input {
 	t.Helper()
 	top := m.Topology()
 	p, problems := s.Adapt(top)
@@ -67,7 +68,7 @@ func TestDevices(t *testing.T) {
 			"2-3,6-7,10-11,14-15", whole, "numa0 3,11 step 2; numa1 6-7,14-15 step 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := pools.Spec{Guaranteed: pools.GuaranteedSpec{Options: c.options, Claims: pools.ClaimSpec{CPUs: list(c.list)}}}
+			s := poolspec.Spec{Guaranteed: poolspec.Guaranteed{Options: c.options, Claims: poolspec.Claims{CPUs: list(c.list)}}}
 			in := claimInput(t, c.machine, s)
 			var all []string
 			for _, d := range in.Pools.Devices(in.Machine) {
@@ -137,12 +138,12 @@ func TestClaimsKeepCPUs(t *testing.T) {
 	moved := claimSpec() // the configuration gives the core to another pool
 	moved.Guaranteed.CPUs, moved.Guaranteed.Claims.CPUs = list("2,10"), list("3,11")
 	none := claimSpec()
-	none.Guaranteed.Claims = pools.ClaimSpec{}
+	none.Guaranteed.Claims = poolspec.Claims{}
 	offline := twoNodes
 	offline.Offline = cpuset.Of(10)
 	for name, c := range map[string]struct {
 		machine   hardware.Machine
-		spec      pools.Spec
+		spec      poolspec.Spec
 		cpus      string
 		away      string
 		shared    string
@@ -182,7 +183,7 @@ func TestClaimRefusals(t *testing.T) {
 	whole := claimSpec()
 	whole.Guaranteed.Options.FullPCPUsOnly = true
 	for name, c := range map[string]struct {
-		spec  pools.Spec
+		spec  poolspec.Spec
 		parts []pools.ClaimPart
 		want  string
 	}{
@@ -192,7 +193,7 @@ func TestClaimRefusals(t *testing.T) {
 		"none":          {claimSpec(), []pools.ClaimPart{{Device: "numa0"}}, "gets no CPUs, because device numa0 gives multiples of 1 CPU"},
 		"part of core":  {whole, []pools.ClaimPart{{Device: "numa0", CPUs: 3}}, "gets no CPUs, because device numa0 gives multiples of 2 CPUs"},
 		"negative":      {claimSpec(), []pools.ClaimPart{{Device: "numa0", CPUs: -1}}, "gets no CPUs, because device numa0 gives multiples of 1 CPU"},
-		"no device: no": {pools.Spec{}, []pools.ClaimPart{{Device: "numa0", CPUs: 1}}, "gets no CPUs, because this node has no device numa0 with online CPUs of guaranteed.claims"},
+		"no device: no": {poolspec.Spec{}, []pools.ClaimPart{{Device: "numa0", CPUs: 1}}, "gets no CPUs, because this node has no device numa0 with online CPUs of guaranteed.claims"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := claimInput(t, twoNodes, c.spec)
@@ -218,41 +219,13 @@ func TestLentCPUs(t *testing.T) {
 	}
 }
 
-func TestClaimSpecErrors(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*pools.Spec)
-		want   string
-	}{
-		"two lists": {func(s *pools.Spec) { s.Guaranteed.CPUs = list("2,9") }, `CPU 2 is in guaranteed.cpus too`},
-		"mixed":     {func(s *pools.Spec) { s.Guaranteed.Mixed = pools.Mixed{CPUs: cpuset.Of(3), Namespaces: []string{"*"}} }, `CPU 3 is in guaranteed.claims.cpus too`},
-		"half a core": {func(s *pools.Spec) {
-			s.Guaranteed.Options.FullPCPUsOnly = true
-			s.Guaranteed.Claims.CPUs = list("2-3,11")
-		}, `has parts of cores, and claims get whole cores; add CPU 10, or remove these cores`},
-		"absent":     {func(s *pools.Spec) { s.Guaranteed.Claims.CPUs = list("2,99") }, `the machine has no CPU 99`},
-		"lends none": {func(s *pools.Spec) { s.Guaranteed.Claims = pools.ClaimSpec{Lend: true} }, `claims have no CPUs`},
-		"nothing shared": {func(s *pools.Spec) {
-			s.StrictReservation = true
-			s.Guaranteed.Claims.CPUs = list("2-7,10-15")
-		}, `leave no online CPU`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := claimSpec()
-			c.change(&s)
-			if _, err := s.Resolve(twoNodes.Topology()); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Resolve = %v; want an error with %q", err, c.want)
-			}
-		})
-	}
-}
-
 // liveClaims lets claims begin and end on a node in random steps. Claims that fit into the capacities
 // of the devices are never refused, no CPU of a claim moves, and no other container runs on one.
 func liveClaims(t *testing.T, bytes []byte) {
 	w := newWorld(bytes)
 	w.machine.Offline = cpuset.Set{}
 	w.build()
-	var spec pools.Spec
+	var spec poolspec.Spec
 	for tries := 0; ; tries++ {
 		spec = w.spec()
 		for id := range spec.Guaranteed.CPUs.Union(*spec.Shared).All() {
@@ -290,7 +263,7 @@ func liveClaims(t *testing.T, bytes []byte) {
 }
 
 // claimStep lets one thing happen to claims, CPUs or containers, and returns its name.
-func (w *world) claimStep(spec pools.Spec) string {
+func (w *world) claimStep(spec poolspec.Spec) string {
 	p := w.pod()
 	devices := w.in.Pools.Devices(w.in.Machine)
 	switch op := w.next(8); {

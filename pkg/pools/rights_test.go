@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/workload"
@@ -18,7 +19,7 @@ func TestNamespaceRights(t *testing.T) {
 		"over":      {Ended: map[string]int64{"management": ended}},
 	}
 	top := hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 1}.Topology()
-	spec := must(parseSpec("management 0 listed\n"))(t)
+	spec := must(pooltext.Parse("management 0 listed\n"))(t)
 	for name, c := range map[string]struct {
 		namespace string
 		made      int64

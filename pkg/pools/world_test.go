@@ -8,6 +8,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -62,20 +63,20 @@ func (w *world) reload() {
 	}
 }
 
-func (w *world) spec() pools.Spec {
+func (w *world) spec() poolspec.Spec {
 	var lists [3]cpuset.Set
 	for cpu := range w.top.Present.All() {
 		i := []int{0, 1, 1, 2, 2, 2, 2, 2}[w.next(8)]
 		lists[i] = lists[i].Union(cpuset.Of(cpu))
 	}
-	spec := pools.Spec{
-		Partitions: []pools.PartitionSpec{{Type: "management", CPUs: lists[0], All: lists[0].IsEmpty(), Namespaces: []string{"kube-system"}}},
-		Shared:     &lists[1], Guaranteed: pools.GuaranteedSpec{CPUs: lists[2]},
+	spec := poolspec.Spec{
+		Partitions: []poolspec.Partition{{Type: "management", CPUs: lists[0], All: lists[0].IsEmpty(), Namespaces: []string{"kube-system"}}},
+		Shared:     &lists[1], Guaranteed: poolspec.Guaranteed{CPUs: lists[2]},
 		StrictReservation: w.next(4) > 0,
 	}
 	if w.next(2) == 1 {
 		shared := lists[1].Union(lists[2])
-		spec.Shared, spec.Guaranteed = &shared, pools.GuaranteedSpec{FromShared: true, Floor: w.next(4)}
+		spec.Shared, spec.Guaranteed = &shared, poolspec.Guaranteed{FromShared: true, Floor: w.next(4)}
 	}
 	spec.Guaranteed.BindMemory = w.next(4) == 1
 	spec.Guaranteed.PodLevel = []pools.PodLevel{"", pools.PodLevelPod, pools.PodLevelContainer}[w.next(3)]

@@ -33,6 +33,7 @@ func arrows() map[string][]string {
 
 		"pkg/allocate": {"pkg/cpuset", "pkg/topology"},
 		"pkg/pools":    {"pkg/allocate", "pkg/cpuset", "pkg/topology", "pkg/workload"},
+		"pkg/poolspec": {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 		"pkg/defrag":   {"pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
 
 		"pkg/internal/bounded":   nil,
@@ -45,13 +46,13 @@ func arrows() map[string][]string {
 		"internal/nodekind":      nil,
 		"internal/othermanagers": {"internal/findings"},
 
-		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/workload"},
+		"internal/capacity":  {"pkg/cpuset", "pkg/pools", "pkg/poolspec", "pkg/workload"},
 		"internal/cpuclaim":  nil,
 		"internal/dra":       {"internal/cpuclaim", "internal/inspect", "pkg/cpuset", "pkg/pools"},
 		"internal/admission": {"internal/cpuclaim", "internal/nodekind", "pkg/cpuset", "pkg/workload"},
 		"internal/codes":     nil,
 		"internal/control":   {"internal/history", "internal/inspect", "internal/limits", "pkg/cpuset", "pkg/pools"},
-		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/config":    {"internal/layout", "internal/spelling", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/poolspec", "pkg/topology", "pkg/workload"},
 		"internal/explain":   {"internal/codes", "internal/history", "internal/inspect", "internal/layout", "internal/spelling", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
 		"internal/history":   nil,
 		"internal/inspect":   {"internal/history", "pkg/allocate", "pkg/cpuset", "pkg/pools", "pkg/topology"},
@@ -77,7 +78,7 @@ func arrows() map[string][]string {
 		"internal/plugin/picture":  {"internal/inspect", "internal/layout", "pkg/cpuset"},
 		"internal/plugin/quota":    {"pkg/workload"},
 		"internal/plugin/simulate": {"internal/admission", "internal/capacity", "internal/config", "internal/dra", "internal/explain", "internal/inspect", "internal/nodekind", "internal/plugin/claims", "internal/plugin/manifest", "internal/verdict", "pkg/allocate", "pkg/cpuset", "pkg/defrag", "pkg/pools", "pkg/topology", "pkg/workload"},
-		"internal/plugin/size":     {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/simulate", "pkg/cpuset", "pkg/pools", "pkg/topology", "pkg/workload"},
+		"internal/plugin/size":     {"internal/admission", "internal/config", "internal/inspect", "internal/plugin/simulate", "pkg/cpuset", "pkg/pools", "pkg/poolspec", "pkg/topology", "pkg/workload"},
 		"internal/plugin/viewer":   {"internal/codes", "internal/inspect", "internal/plugin/picture", "pkg/cpuset"},
 
 		"internal/plugin/autoscale": {"internal/capacity", "internal/config", "internal/plugin/simulate", "pkg/topology"},

@@ -25,6 +25,7 @@ func pure() []string {
 		"pkg/topology/*.go",
 		"pkg/allocate/*.go",
 		"pkg/pools/*.go",
+		"pkg/poolspec/*.go",
 		"pkg/defrag/*.go",
 		"pkg/cgroup/diff*.go",
 		"pkg/cgroup/around.go",

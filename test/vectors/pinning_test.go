@@ -11,7 +11,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // pinningErrors maps a case's code to its error.
@@ -200,8 +200,8 @@ func checkRender(raw json.RawMessage) error {
 		return err
 	}
 	if c.Bootstrap {
-		all := pools.PartitionSpec{Type: "management", All: true, Namespaces: []string{"ns"}}
-		if err := compare("partitions", result.Config.Pools.Partitions, []pools.PartitionSpec{all}); err != nil {
+		all := poolspec.Partition{Type: "management", All: true, Namespaces: []string{"ns"}}
+		if err := compare("partitions", result.Config.Pools.Partitions, []poolspec.Partition{all}); err != nil {
 			return err
 		}
 	}

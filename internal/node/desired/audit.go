@@ -9,6 +9,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // Ownership returns the CPUs of a plan's owners and pools for the audit. Exited containers
@@ -59,7 +60,7 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 	}
 	o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Guaranteed, ""), CPUs: s.Pools.Guaranteed.Union(s.Pools.Claims.CPUs).Difference(plan.Shared).Union(owned)})
 	for _, p := range s.Pools.Partitions {
-		if !slices.ContainsFunc(s.Config.Pools.Partitions, func(c pools.PartitionSpec) bool { return c.Type == p.Type && c.All }) {
+		if !slices.ContainsFunc(s.Config.Pools.Partitions, func(c poolspec.Partition) bool { return c.Type == p.Type && c.All }) {
 			o.Pools = append(o.Pools, audit.Pool{PoolName: auditPool(pools.Management, p.Type), CPUs: p.CPUs})
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/systemd"
 )
 
@@ -114,7 +115,7 @@ func TestOwnership(t *testing.T) {
 		Config: &config.Config{HostSlices: config.HostSlices{Pool: "management"}},
 		Pools:  pools.Pools{Guaranteed: cpuset.Range(4, 7), Shared: cpuset.Range(2, 3), Partitions: []pools.Partition{{Type: "management", CPUs: cpuset.Of(0, 1)}}},
 	}
-	s.Config.Pools.Partitions = []pools.PartitionSpec{{Type: "management"}}
+	s.Config.Pools.Partitions = []poolspec.Partition{{Type: "management"}}
 	guaranteed, management := audit.PoolName{Pool: string(pools.Guaranteed)}, audit.PoolName{Pool: string(pools.Management), Type: "management"}
 	aux := []inspect.Auxiliary{
 		{Cgroup: "kubepods.slice/kubepods-podu.slice/crio-conmon-c.scope", Kind: "monitor", Pod: "default/p", Pool: pools.Shared, CPUs: cpuset.Of(2)},

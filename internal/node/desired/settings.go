@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 	"github.com/cpupoold/cpupoold/pkg/workload"
 )
@@ -33,7 +34,7 @@ type Settings struct {
 	// describes the differences from the configuration then.
 	Fits    *undo.Accepted
 	Adapted []string
-	specs   pools.Spec // configured pools, with the CPUs of cpus: auto
+	specs   poolspec.Spec // configured pools, with the CPUs of cpus: auto
 }
 
 // RestartKeys returns the sorted keys with a changed value that needs a restart.
@@ -135,7 +136,7 @@ func (s *Settings) set(c *config.Config, t *topology.Topology, before *undo.Acce
 	return nil
 }
 
-func autoOf(s pools.Spec) (auto []cpuset.Set) {
+func autoOf(s poolspec.Spec) (auto []cpuset.Set) {
 	for _, p := range s.Partitions {
 		if p.Auto {
 			auto = append(auto, p.CPUs)
@@ -144,7 +145,7 @@ func autoOf(s pools.Spec) (auto []cpuset.Set) {
 	return auto
 }
 
-func withAuto(s pools.Spec, auto []cpuset.Set) pools.Spec {
+func withAuto(s poolspec.Spec, auto []cpuset.Set) poolspec.Spec {
 	if len(auto) != len(autoOf(s)) {
 		return s
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // arbitrary returns a configuration that the formats can express: management pools, the
@@ -29,7 +30,7 @@ func arbitrary(r *rand.Rand) *config.Config {
 	c := config.Default()
 	c.AnnotationDomain = []string{"workload.openshift.io", "workload.example.com"}[r.IntN(2)]
 	for _, typ := range []string{"infra", "management", "x-1"}[:1+r.IntN(3)] {
-		p := pools.PartitionSpec{Type: typ, All: r.IntN(4) == 0, Namespaces: []string{"a"}}
+		p := poolspec.Partition{Type: typ, All: r.IntN(4) == 0, Namespaces: []string{"a"}}
 		if !p.All {
 			p.CPUs = take()
 			if r.IntN(3) == 0 {

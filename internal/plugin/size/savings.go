@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 // variant is another size of a pool of a kind.
 type variant struct {
 	key, was, value string
-	spec            pools.Spec
+	spec            poolspec.Spec
 	// owned, shared and guaranteed are differences in CPUs: that pods can own, and of the resources
 	// of the two pools.
 	owned, shared, guaranteed int

@@ -1,4 +1,4 @@
-package pools
+package poolspec
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -34,7 +35,7 @@ const (
 // out of the pools. The error joins one *FieldError for each problem. Examples are absent
 // CPUs, CPUs in two pools, pools without an online CPU, invalid units, and
 // contradictory options.
-func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
+func (s Spec) Resolve(t *topology.Topology) (pools.Pools, error) {
 	s = s.On(t)
 	r := resolver{topology: t}
 	lists := r.lists(&s)
@@ -65,13 +66,13 @@ func (s Spec) Resolve(t *topology.Topology) (Pools, error) {
 	}
 	r.checkCapacity(s, p)
 	if len(r.problems) > 0 {
-		return Pools{}, errors.Join(r.problems...)
+		return pools.Pools{}, errors.Join(r.problems...)
 	}
 	return p, nil
 }
 
 // pools returns the pools of s on a machine, also if s has errors.
-func (s Spec) pools(t *topology.Topology) Pools {
+func (s Spec) pools(t *topology.Topology) pools.Pools {
 	var taken, reserved cpuset.Set
 	for _, l := range new(resolver).lists(&s) {
 		taken = taken.Union(*l.cpus)
@@ -80,7 +81,7 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		reserved = reserved.Union(spec.CPUs)
 	}
 	never := s.Guaranteed.Mixed.CPUs
-	p := Pools{
+	p := pools.Pools{
 		Guaranteed: s.Guaranteed.CPUs.Intersection(t.Online),
 		FromShared: s.Guaranteed.FromShared,
 		Kubelet:    s.Guaranteed.Kubelet,
@@ -101,12 +102,12 @@ func (s Spec) pools(t *topology.Topology) Pools {
 		}
 	}
 	p.Away = p.Away.Intersection(t.Present).Difference(t.Online)
-	p.Claims = ClaimPool{
+	p.Claims = pools.ClaimPool{
 		CPUs: s.Guaranteed.Claims.CPUs.Intersection(t.Online), Lend: s.Guaranteed.Claims.Lend,
 		Away: s.Guaranteed.Claims.CPUs.Intersection(t.Present).Difference(t.Online),
 	}
 	p.Guaranteed, p.Away = p.Guaranteed.Difference(never), p.Away.Difference(never)
-	p.Mixed = Mixed{s.Guaranteed.Mixed.Shared, never.Intersection(t.Online), slices.Clone(s.Guaranteed.Mixed.Namespaces)}
+	p.Mixed = pools.Mixed{Shared: s.Guaranteed.Mixed.Shared, CPUs: never.Intersection(t.Online), Namespaces: slices.Clone(s.Guaranteed.Mixed.Namespaces)}
 	if s.hasInfra() {
 		p.Infra = s.Infra
 	}
@@ -124,10 +125,10 @@ func (s Spec) pools(t *topology.Topology) Pools {
 				cpus = cpus.Difference(p.Guaranteed)
 			}
 		}
-		p.Partitions = append(p.Partitions, Partition{spec.Type, cpus, slices.Clone(spec.Namespaces)})
+		p.Partitions = append(p.Partitions, pools.Partition{Type: spec.Type, CPUs: cpus, Namespaces: slices.Clone(spec.Namespaces)})
 	}
-	slices.SortFunc(p.Partitions, func(a, b Partition) int { return cmp.Compare(a.Type, b.Type) })
-	slices.SortFunc(p.Units, func(a, b UnitSpec) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(p.Partitions, func(a, b pools.Partition) int { return cmp.Compare(a.Type, b.Type) })
+	slices.SortFunc(p.Units, func(a, b pools.UnitSpec) int { return cmp.Compare(a.Name, b.Name) })
 	return p
 }
 
@@ -211,7 +212,7 @@ func (r *resolver) checkList(l list, others ...list) {
 
 // checkCapacity reports a guaranteed pool that can never allocate a CPU, because of the floor or the partitions,
 // and units that request more CPUs than the pool has. Offline CPUs count: the plan reports missing CPUs.
-func (r *resolver) checkCapacity(s Spec, p Pools) {
+func (r *resolver) checkCapacity(s Spec, p pools.Pools) {
 	room := s.Guaranteed.CPUs.Len()
 	if s.Guaranteed.FromShared {
 		var offline cpuset.Set
@@ -220,7 +221,7 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		}
 		shared := p.Shared.Len() + offline.Len()
 		own := p.Guaranteed.Len() + offline.Difference(s.Guaranteed.Mixed.CPUs).Len()
-		room = max(min(shared-p.floor(), own), 0)
+		room = max(min(shared-max(p.Floor, 1), own), 0)
 		switch {
 		case room > 0 || p.Shared.IsEmpty():
 		case own == 0 && p.Mixed.CPUs.Overlaps(p.Shared):
@@ -231,7 +232,7 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 			return
 		case s.Guaranteed.FloorPercent > 0: // the plan refuses each request
 		default:
-			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %s and would never give one away; lower the floor or enlarge the pool", count(shared, "CPU"))
+			r.report(floorKey, strconv.Itoa(s.Guaranteed.Floor), "the shared pool has %d %s and would never give one away; lower the floor or enlarge the pool", shared, noun(shared))
 			return
 		}
 	}
@@ -240,6 +241,14 @@ func (r *resolver) checkCapacity(s Spec, p Pools) {
 		asked += max(u.CPUs, 0)
 	}
 	if asked > room {
-		r.report(unitsKey, strconv.Itoa(asked), "units request %s, and the guaranteed pool has %d; enlarge the pool, or request fewer", count(asked, "CPU"), room)
+		r.report(unitsKey, strconv.Itoa(asked), "units request %d %s, and the guaranteed pool has %d; enlarge the pool, or request fewer", asked, noun(asked), room)
 	}
+}
+
+// noun returns the noun for a number of CPUs.
+func noun(n int) string {
+	if n == 1 {
+		return "CPU"
+	}
+	return "CPUs"
 }

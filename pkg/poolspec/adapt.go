@@ -1,4 +1,4 @@
-package pools
+package poolspec
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -16,13 +17,13 @@ import (
 //     overlaps the partitions, or gets one CPU of the guaranteed pool. Owners keep theirs.
 //   - A guaranteed pool without CPUs refuses all requests. A floor that would keep the whole
 //     shared pool is lowered to half of it. The pools are empty only if no CPU is online.
-func (s Spec) Adapt(t *topology.Topology) (Pools, []error) {
+func (s Spec) Adapt(t *topology.Topology) (pools.Pools, []error) {
 	s = s.On(t)
 	if p, err := s.Resolve(t); err == nil {
 		return p, nil
 	}
 	if t.Online.IsEmpty() {
-		return Pools{}, []error{errors.New("no CPU is online")}
+		return pools.Pools{}, []error{errors.New("no CPU is online")}
 	}
 	r := resolver{topology: t}
 	asked := s.pools(t)
@@ -53,10 +54,10 @@ func (r *resolver) adaptSpec(s *Spec) {
 	whole := resolver{topology: r.topology}
 	if whole.checkGuaranteed(s.Guaranteed); len(whole.problems) > 0 {
 		r.problems = append(r.problems, whole.problems...)
-		s.Guaranteed = GuaranteedSpec{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty(),
+		s.Guaranteed = Guaranteed{CPUs: s.Guaranteed.CPUs, FromShared: s.Guaranteed.FromShared && s.Guaranteed.CPUs.IsEmpty(),
 			Claims: s.Guaranteed.Claims}
 	}
-	var valid []PartitionSpec
+	var valid []Partition
 	r.numbers = []int{}
 	for i, p := range s.Partitions {
 		one := resolver{topology: r.topology, numbers: append(slices.Clone(r.numbers), i)}
@@ -120,7 +121,7 @@ func (r *resolver) makeRoom(s *Spec) {
 	}
 	if !partitions.IsEmpty() {
 		s.StrictReservation = false
-		r.report(sharedKey, "", "the other pools leave no online CPU of %s; it runs on %s together with the partitions", r.topology.Online, named(partitions))
+		r.report(sharedKey, "", "the other pools leave no online CPU of %s; it runs on %s %s together with the partitions", r.topology.Online, noun(partitions.Len()), partitions)
 		return
 	}
 	from, key := &s.Guaranteed.CPUs, guaranteedKey
@@ -135,7 +136,7 @@ func (r *resolver) makeRoom(s *Spec) {
 // dropEmpty leaves out the partitions that have no CPU.
 func (r *resolver) dropEmpty(s *Spec) {
 	all := r.topology.Online.Difference(s.Guaranteed.CPUs.Union(s.Guaranteed.Claims.CPUs))
-	s.Partitions = slices.DeleteFunc(s.Partitions, func(p PartitionSpec) bool {
+	s.Partitions = slices.DeleteFunc(s.Partitions, func(p Partition) bool {
 		if empty := p.All && all.IsEmpty() || !p.All && p.CPUs.IsEmpty(); !empty {
 			return false
 		}
@@ -152,7 +153,7 @@ func (r *resolver) adaptFloor(s *Spec) {
 		return
 	}
 	s.Guaranteed.Floor = max(shared/2, 1)
-	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %s; it keeps %d", count(shared, "CPU"), s.Guaranteed.Floor)
+	r.report(floorKey, strconv.Itoa(p.Floor), "the shared pool has %d %s; it keeps %d", shared, noun(shared), s.Guaranteed.Floor)
 }
 
 // dropUnits leaves out invalid units; units without their pool run in the
@@ -168,7 +169,7 @@ func (r *resolver) dropUnits(s *Spec) {
 			continue
 		}
 		r.problems = append(r.problems, one.problems...)
-		s.Units[len(s.Units)-1] = UnitSpec{Name: u.Name, Pool: string(Shared)}
+		s.Units[len(s.Units)-1] = pools.UnitSpec{Name: u.Name, Pool: string(pools.Shared)}
 		one.problems = nil
 		if one.checkUnit(len(s.Units)-1, *s); len(one.problems) > 0 {
 			s.Units = s.Units[:len(s.Units)-1]

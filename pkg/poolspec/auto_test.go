@@ -1,11 +1,12 @@
-package pools_test
+package poolspec_test
 
 import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 	"github.com/cpupoold/cpupoold/pkg/topology"
 )
 
@@ -21,7 +22,7 @@ func TestOn(t *testing.T) {
 		{"one CPU", "cores=1", "m auto", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := must(parseSpec(tt.spec))(t)
+			spec := must(pooltext.Parse(tt.spec))(t)
 			top := must(hardware.Parse(tt.machine))(t).Topology()
 			on := spec.On(top)
 			i := len(on.Partitions) - 1
@@ -38,7 +39,7 @@ func TestOn(t *testing.T) {
 // TestOnTwice checks that a second partition with Auto has other CPUs, and that CPUs that go
 // offline later change neither.
 func TestOnTwice(t *testing.T) {
-	spec := must(parseSpec("m auto\ninfra auto\nguaranteed shared"))(t)
+	spec := must(pooltext.Parse("m auto\ninfra auto\nguaranteed shared"))(t)
 	m := must(hardware.Parse("cores=8 threads=2"))(t)
 	on := spec.On(m.Topology())
 	m.Offline = cpuset.Of(0, 8)
@@ -64,7 +65,7 @@ func TestOnNode(t *testing.T) {
 		top.CPUs = append(top.CPUs, topology.CPU{ID: id, Core: id, Node: id % 2})
 		top.Cores = append(top.Cores, topology.Group{ID: id, CPUs: cpuset.Of(id)})
 	}
-	spec := pools.Spec{Partitions: []pools.PartitionSpec{{Type: "m", Auto: true}}}
+	spec := poolspec.Spec{Partitions: []poolspec.Partition{{Type: "m", Auto: true}}}
 	if got := spec.On(top).Partitions[0].CPUs.String(); got != "0,2" {
 		t.Errorf("CPUs are %s; want 0,2", got)
 	}
@@ -72,7 +73,7 @@ func TestOnNode(t *testing.T) {
 
 // TestAutoWithoutCPUs checks the errors of a machine or lists that leave no CPU.
 func TestAutoWithoutCPUs(t *testing.T) {
-	spec := must(parseSpec("m auto\nguaranteed shared floor=10%"))(t)
+	spec := must(pooltext.Parse("m auto\nguaranteed shared floor=10%"))(t)
 	top := must(hardware.Parse("cores=1"))(t).Topology()
 	const want = `partitions[0].cpus: "auto": the other pools leave no online CPU of 0 for it; take some from them`
 	if _, err := spec.Resolve(top); err == nil || err.Error() != want {

@@ -1,4 +1,4 @@
-package pools_test
+package poolspec_test
 
 import (
 	"errors"
@@ -8,9 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
+	"github.com/cpupoold/cpupoold/pkg/poolspec"
 )
 
 func TestResolve(t *testing.T) {
@@ -77,7 +79,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := must(parseSpec(tt.spec))(t)
+			spec := must(pooltext.Parse(tt.spec))(t)
 			got, err := spec.Resolve(must(hardware.Parse(tt.topology))(t).Topology())
 			if err != nil {
 				t.Fatal(err)
@@ -93,14 +95,14 @@ func TestResolveReportsEachProblem(t *testing.T) {
 	long := "a234567890123456789012345678901234567890123456789012345678901234"
 	tests := []struct {
 		name, topology string
-		spec           pools.Spec
+		spec           poolspec.Spec
 		want           []string
 	}{
 		{
 			name: "overlaps and CPUs that do not exist", topology: "cores=4",
-			spec: pools.Spec{
-				Partitions: []pools.PartitionSpec{{Type: "a", CPUs: cpuset.Range(0, 1)}, {Type: "b", CPUs: cpuset.Range(1, 2)}},
-				Shared:     new(cpuset.Range(0, 8)), Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3, 9)},
+			spec: poolspec.Spec{
+				Partitions: []poolspec.Partition{{Type: "a", CPUs: cpuset.Range(0, 1)}, {Type: "b", CPUs: cpuset.Range(1, 2)}},
+				Shared:     new(cpuset.Range(0, 8)), Guaranteed: poolspec.Guaranteed{CPUs: cpuset.Of(3, 9)},
 			},
 			want: []string{
 				`partitions[1].cpus: "1-2": CPU 1 is in partitions[0].cpus too; take it out of one of them`,
@@ -113,9 +115,9 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "empty", topology: "cores=8 offline=4-7",
-			spec: pools.Spec{
-				Partitions: []pools.PartitionSpec{{Type: "none"}, {Type: "offline", CPUs: cpuset.Range(4, 5)}},
-				Shared:     new(cpuset.Set{}), Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Range(6, 7)},
+			spec: poolspec.Spec{
+				Partitions: []poolspec.Partition{{Type: "none"}, {Type: "offline", CPUs: cpuset.Range(4, 5)}},
+				Shared:     new(cpuset.Set{}), Guaranteed: poolspec.Guaranteed{CPUs: cpuset.Range(6, 7)},
 			},
 			want: []string{
 				`partitions[0].cpus: "": no CPU; write a list like 0-3,8`,
@@ -126,7 +128,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "guaranteed", topology: "cores=4",
-			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{
+			spec: poolspec.Spec{Guaranteed: poolspec.Guaranteed{
 				CPUs: cpuset.Of(3), FromShared: true, Floor: -1, Overrides: []string{"core-type", "core-type", "strict-cpu-reservation"},
 				Options: allocate.Options{DistributeCPUsAcrossNUMA: true, DistributeCPUsAcrossCores: true},
 			}},
@@ -141,19 +143,19 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "floor without guaranteed.from", topology: "cores=4",
-			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3), Floor: 2}},
+			spec: poolspec.Spec{Guaranteed: poolspec.Guaranteed{CPUs: cpuset.Of(3), Floor: 2}},
 			want: []string{`guaranteed.floor: "2": counts with from: shared only, where containers take CPUs out of the shared pool; remove it`},
 		},
 		{
 			name: "floor too high", topology: "cores=4",
-			spec: pools.Spec{Guaranteed: pools.GuaranteedSpec{FromShared: true, Floor: 4}},
+			spec: poolspec.Spec{Guaranteed: poolspec.Guaranteed{FromShared: true, Floor: 4}},
 			want: []string{`guaranteed.floor: "4": the shared pool has 4 CPUs and would never give one away; lower the floor or enlarge the pool`},
 		},
 		{
 			name: "units", topology: "cores=4",
-			spec: pools.Spec{
-				Partitions: []pools.PartitionSpec{{Type: "shared", All: true}},
-				Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Of(3)},
+			spec: poolspec.Spec{
+				Partitions: []poolspec.Partition{{Type: "shared", All: true}},
+				Guaranteed: poolspec.Guaranteed{CPUs: cpuset.Of(3)},
 				Units: []pools.UnitSpec{
 					{Name: "a.service", CPUs: 1}, {Name: "a.service", CPUs: 1}, {Name: "b.service"}, {Name: "c.service", CPUs: 1, Pool: "shared"},
 					{Name: "d.service", Pool: "x"}, {Name: "e", CPUs: 1}, {Name: "f g.service", CPUs: 1}, {Name: "h@.service", CPUs: 1},
@@ -180,7 +182,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "nothing left", topology: "cores=4",
-			spec: pools.Spec{Partitions: []pools.PartitionSpec{{Type: "a", All: true}}, Guaranteed: pools.GuaranteedSpec{CPUs: cpuset.Range(0, 3)}},
+			spec: poolspec.Spec{Partitions: []poolspec.Partition{{Type: "a", All: true}}, Guaranteed: poolspec.Guaranteed{CPUs: cpuset.Range(0, 3)}},
 			want: []string{
 				`shared.cpus: "rest": the other pools leave no online CPU of 0-3; take some from them`,
 				`partitions[0].cpus: "all": the guaranteed pool has all online CPUs 0-3; take some from it`,
@@ -188,7 +190,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 		},
 		{
 			name: "names", topology: "cores=4",
-			spec: pools.Spec{Partitions: []pools.PartitionSpec{
+			spec: poolspec.Spec{Partitions: []poolspec.Partition{
 				{Type: "", All: true},
 				{Type: "Management", All: true, CPUs: cpuset.Of(1), Namespaces: []string{"ok", "ok", "", "*", "-a", "a-", "a.b"}},
 				{Type: "same", All: true},
@@ -219,7 +221,7 @@ func TestResolveReportsEachProblem(t *testing.T) {
 			var lines []string
 			if joined, ok := err.(interface{ Unwrap() []error }); ok {
 				for _, e := range joined.Unwrap() {
-					if _, ok := errors.AsType[*pools.FieldError](e); !ok {
+					if _, ok := errors.AsType[*poolspec.FieldError](e); !ok {
 						t.Errorf("%v is no *FieldError; want one", e)
 					}
 					lines = append(lines, e.Error())
@@ -229,5 +231,51 @@ func TestResolveReportsEachProblem(t *testing.T) {
 				t.Errorf("Resolve: -want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestClaimErrors checks the errors of CPUs for ResourceClaims, on two NUMA nodes of 4 cores with 2 threads.
+func TestClaimErrors(t *testing.T) {
+	list := func(text string) cpuset.Set { return must(cpuset.Parse(text))(t) }
+	twoNodes := hardware.Machine{Packages: 1, Nodes: 2, L3s: 1, Cores: 4, Threads: 2}
+	for name, c := range map[string]struct {
+		change func(*poolspec.Spec)
+		want   string
+	}{
+		"two lists": {func(s *poolspec.Spec) { s.Guaranteed.CPUs = list("2,9") }, `CPU 2 is in guaranteed.cpus too`},
+		"mixed": {func(s *poolspec.Spec) {
+			s.Guaranteed.Mixed = pools.Mixed{CPUs: cpuset.Of(3), Namespaces: []string{"*"}}
+		}, `CPU 3 is in guaranteed.claims.cpus too`},
+		"half a core": {func(s *poolspec.Spec) {
+			s.Guaranteed.Options.FullPCPUsOnly = true
+			s.Guaranteed.Claims.CPUs = list("2-3,11")
+		}, `has parts of cores, and claims get whole cores; add CPU 10, or remove these cores`},
+		"absent":     {func(s *poolspec.Spec) { s.Guaranteed.Claims.CPUs = list("2,99") }, `the machine has no CPU 99`},
+		"lends none": {func(s *poolspec.Spec) { s.Guaranteed.Claims = poolspec.Claims{Lend: true} }, `claims have no CPUs`},
+		"nothing shared": {func(s *poolspec.Spec) {
+			s.StrictReservation = true
+			s.Guaranteed.Claims.CPUs = list("2-7,10-15")
+		}, `leave no online CPU`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := poolspec.Spec{
+				Partitions: []poolspec.Partition{{Type: "management", CPUs: list("0,8"), Namespaces: []string{"kube-system"}}},
+				Guaranteed: poolspec.Guaranteed{CPUs: list("1,9"), Claims: poolspec.Claims{CPUs: list("2-3,6-7,10-11,14-15")}},
+			}
+			c.change(&s)
+			if _, err := s.Resolve(twoNodes.Topology()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Resolve = %v; want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

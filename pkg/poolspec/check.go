@@ -1,4 +1,4 @@
-package pools
+package poolspec
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 
 	"github.com/cpupoold/cpupoold/pkg/allocate"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/topology"
+	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
 // hasInfra reports whether the partition for pause containers exists.
 func (s Spec) hasInfra() bool {
-	return slices.ContainsFunc(s.Partitions, func(p PartitionSpec) bool { return p.Type == s.Infra })
+	return slices.ContainsFunc(s.Partitions, func(p Partition) bool { return p.Type == s.Infra })
 }
 
 // checkInfra checks that pause containers have a partition to be in.
@@ -23,7 +23,7 @@ func (r *resolver) checkInfra(s Spec) {
 	}
 }
 
-func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
+func (r *resolver) checkGuaranteed(g Guaranteed) {
 	if g.FromShared && !g.CPUs.IsEmpty() {
 		r.report(fromKey, "shared", "guaranteed.cpus is a list; choose one of them")
 	}
@@ -45,10 +45,10 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 	for _, err := range g.Options.Validate() {
 		r.report(optionsKey, "", "%v", err)
 	}
-	if g.PodLevel != "" && !g.PodLevel.valid() {
-		r.report(podLevelKey, string(g.PodLevel), "not a mode; write %s or %s", PodLevelPod, PodLevelContainer)
+	if g.PodLevel != "" && !g.PodLevel.Valid() {
+		r.report(podLevelKey, string(g.PodLevel), "not a mode; write %s or %s", pools.PodLevelPod, pools.PodLevelContainer)
 	}
-	known := append(allocate.OptionNames(), podLevelOption)
+	known := append(allocate.OptionNames(), pools.PodLevelOption)
 	for i, name := range g.Overrides {
 		field := fmt.Sprintf("%s[%d]", overridesKey, i)
 		switch earlier := slices.Index(g.Overrides, name); {
@@ -60,18 +60,18 @@ func (r *resolver) checkGuaranteed(g GuaranteedSpec) {
 	}
 }
 
-func (r *resolver) checkPartition(i int, partitions []PartitionSpec) {
+func (r *resolver) checkPartition(i int, partitions []Partition) {
 	p := partitions[i]
 	if p.All && !p.CPUs.IsEmpty() {
 		r.report(r.partitionKey(i, "cpus"), p.CPUs.String(), "all and a list at once; choose one of them")
 	}
-	sameType := func(other PartitionSpec) bool { return other.Type == p.Type }
+	sameType := func(other Partition) bool { return other.Type == p.Type }
 	switch earlier := slices.IndexFunc(partitions, sameType); {
 	case !isLabel(p.Type):
 		r.report(r.partitionKey(i, "type"), p.Type, "not a DNS label; write 1 to 63 of a-z, 0-9 and -, like management")
 	case earlier < i:
 		r.report(r.partitionKey(i, "type"), p.Type, "partitions[%d] has this type too; give each type one partition", r.number(earlier))
-	case p.Type == string(Shared) || p.Type == string(Guaranteed):
+	case p.Type == string(pools.Shared) || p.Type == string(pools.Guaranteed):
 		r.report(r.partitionKey(i, "type"), p.Type, "the name of another pool; choose a different one")
 	}
 	for j, ns := range p.Namespaces {
@@ -99,13 +99,13 @@ func (r *resolver) checkUnit(i int, s Spec) {
 			r.report(field, u.Name, "one of this slice and %s lies in the other, so that they cannot have different CPUs; remove one", earlier.Name)
 		}
 	}
-	ofType := func(p PartitionSpec) bool { return p.Type == u.Pool }
+	ofType := func(p Partition) bool { return p.Type == u.Pool }
 	switch {
 	case u.Pool == "" && u.CPUs <= 0:
 		r.report(field+".cpus", strconv.Itoa(u.CPUs), "not a number of CPUs; write at least 1, or a pool")
 	case u.Pool != "" && u.CPUs != 0:
 		r.report(field+".pool", u.Pool, "exclusive CPUs and a pool at once; choose one of them")
-	case u.Pool != "" && u.Pool != string(Shared) && !slices.ContainsFunc(s.Partitions, ofType):
+	case u.Pool != "" && u.Pool != string(pools.Shared) && !slices.ContainsFunc(s.Partitions, ofType):
 		r.report(field+".pool", u.Pool, "there is no such pool; write shared or the type of a partition")
 	}
 }
@@ -152,76 +152,54 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, isOther)
 }
 
-// On returns s with the CPUs of the partitions that have Auto. [Spec.Resolve] and [Spec.Adapt]
-// call it. A caller that resolves s again after CPUs went offline keeps the result of the first
-// call: otherwise the partition would move onto CPUs that became exclusive since.
-//
-// A partition with Auto gets 1 CPU of up to 3 online ones, 2 of up to 31, 4 of up to 255 and 8 of
-// more. It gets whole cores if they are at most a quarter of the machine, and cores of the first
-// NUMA node first. It gets no CPU of another list. It gets CPUs that the kernel isolates only if
-// no other CPUs are left.
-func (s Spec) On(t *topology.Topology) Spec {
-	isAuto := func(p PartitionSpec) bool { return p.Auto && p.CPUs.IsEmpty() }
-	if !slices.ContainsFunc(s.Partitions, isAuto) {
-		return s
-	}
-	free := t.Online.Difference(s.Guaranteed.Mixed.CPUs)
-	for _, l := range new(resolver).lists(&s) {
-		free = free.Difference(*l.cpus)
-	}
-	s.Partitions = slices.Clone(s.Partitions)
-	for i := range s.Partitions {
-		if isAuto(s.Partitions[i]) {
-			s.Partitions[i].CPUs = s.firstCores(t, free)
-			free = free.Difference(s.Partitions[i].CPUs)
-		}
-	}
-	return s
-}
-
-// firstCores returns the CPUs of a partition with Auto, of those in free.
-func (s Spec) firstCores(t *topology.Topology, free cpuset.Set) cpuset.Set {
-	limit := free.Len()
-	if s.Shared == nil {
-		limit-- // the shared pool has the rest
-	}
-	if others := free.Difference(t.Isolated); !others.IsEmpty() {
-		free = others
-	}
-	want := min(autoSize(t.Online.Len()), limit)
-	var got cpuset.Set
-	for _, core := range coresByNode(t) {
-		more := got.Union(core.CPUs)
-		isSmall := more.Len() <= want || 4*more.Len() <= t.Online.Len()
-		if got.Len() < want && core.CPUs.IsSubsetOf(free) && more.Len() <= limit && isSmall {
-			got = more
-		}
-	}
-	return got.Union(free.Difference(got).Take(want - got.Len()))
-}
-
-// autoSize returns the number of CPUs of a partition with Auto on a machine with n online CPUs,
-// before whole cores are counted.
-func autoSize(n int) int {
+// checkMixed checks the rules of the key that do not depend on the machine.
+func (r *resolver) checkMixed(g Guaranteed) {
+	m := &g.Mixed
 	switch {
-	case n < 4:
-		return 1
-	case n < 32:
-		return 2
-	case n < 256:
-		return 4
+	case m.Shared && !m.CPUs.IsEmpty():
+		r.report(mixedCPUsKey, m.CPUs.String(), "shared and a list at once; choose one of them")
+	case !m.On() && len(m.Namespaces) > 0:
+		r.report(mixedKey, "", "names namespaces and no CPUs; write the shared CPUs for their containers: shared, or a list")
+	case m.On() && len(m.Namespaces) == 0:
+		r.report(mixedNamespacesKey, "", `names no namespace, so no container gets any; list the namespaces whose pods may request them, or "%s" for all`, pools.EveryNamespace)
+	case m.On() && g.CPUs.IsEmpty() && !g.FromShared:
+		r.report(mixedKey, "", "is for containers with exclusive CPUs, and no container gets any here; configure guaranteed.cpus or guaranteed.from, or remove it")
 	}
-	return 8
+	for i, ns := range m.Namespaces {
+		field := fmt.Sprintf("%s[%d]", mixedNamespacesKey, i)
+		switch earlier := slices.Index(m.Namespaces, ns); {
+		case ns != pools.EveryNamespace && !isLabel(ns):
+			r.report(field, ns, `not the name of a namespace; write each name in full, or "%s" alone for all`, pools.EveryNamespace)
+		case earlier < i:
+			r.report(field, ns, "listed twice; remove one")
+		case ns == pools.EveryNamespace && len(m.Namespaces) > 1:
+			r.report(field, ns, "stands for all namespaces; remove the others")
+		}
+	}
 }
 
-// coresByNode returns the cores of the machine. The NUMA node of the first core comes first.
-func coresByNode(t *topology.Topology) []topology.Group {
-	isNear := func(core topology.Group) bool {
-		a, _ := t.CPU(t.Cores[0].CPUs.First())
-		b, _ := t.CPU(core.CPUs.First())
-		return a.Node == b.Node
+// checkClaims checks the rules for claims that do not depend on the machine.
+func (r *resolver) checkClaims(g Guaranteed) {
+	switch {
+	case g.Claims.CPUs.IsEmpty() && g.Claims.Lend:
+		r.report(claimsKey, "", "lends CPUs of claims, but claims have no CPUs; write a list in guaranteed.claims.cpus")
+	case !g.Claims.CPUs.IsEmpty() && g.Kubelet:
+		r.report(claimCPUsKey, g.Claims.CPUs.String(), "the kubelet allocates the CPUs of all containers, also these (guaranteed.exclusive); choose one of them")
 	}
-	cores := slices.Clone(t.Cores)
-	slices.SortStableFunc(cores, func(a, b topology.Group) int { return first(isNear(a), isNear(b)) })
-	return cores
+}
+
+// checkWholeCores reports cores of which only a part is for claims, if the options give whole cores.
+func (r *resolver) checkWholeCores(g Guaranteed) {
+	if !g.Options.FullPCPUsOnly && !g.Options.OneOwnerPerCore {
+		return
+	}
+	var missing cpuset.Set
+	for _, core := range r.topology.Cores {
+		if core.CPUs.Overlaps(g.Claims.CPUs) {
+			missing = missing.Union(core.CPUs.Difference(g.Claims.CPUs))
+		}
+	}
+	if !missing.IsEmpty() {
+		r.report(claimCPUsKey, g.Claims.CPUs.String(), "has parts of cores, and claims get whole cores; add CPU %s, or remove these cores", missing)
+	}
 }

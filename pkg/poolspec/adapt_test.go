@@ -1,13 +1,12 @@
-package pools_test
+package poolspec_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cpupoold/cpupoold/internal/testing/testnode/hardware"
-	"github.com/cpupoold/cpupoold/pkg/allocate"
+	"github.com/cpupoold/cpupoold/internal/testing/testnode/pooltext"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -126,7 +125,7 @@ func TestAdapt(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := must(parseSpec(tt.spec))(t)
+			spec := must(pooltext.Parse(tt.spec))(t)
 			got, errs := spec.Adapt(must(hardware.Parse(tt.topology))(t).Topology())
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("pools: -want +got\n%s", diff)
@@ -140,27 +139,4 @@ func TestAdapt(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzAdapt adapts the pools of one machine to another one with pods that request CPUs.
-func FuzzAdapt(f *testing.F) {
-	f.Add([]byte("some seed"), []byte("of another machine"))
-	f.Add([]byte(strings.Repeat("\x01\x05\x02\x03", 20)), []byte{})
-	f.Add([]byte(strings.Repeat("\x00\x05\x01\x03\x02", 30)), []byte(strings.Repeat("\x01\x00\x02", 40)))
-	f.Fuzz(func(t *testing.T, first, second []byte) {
-		spec := newWorld(first).spec()
-		w := newWorld(second)
-		p, errs := spec.Adapt(w.top)
-		if resolved, err := spec.Resolve(w.top); err == nil && (len(errs) > 0 || !cmp.Equal(resolved, p)) {
-			t.Errorf("Adapt of pools that fit = %v: -resolved +adapted\n%s", errs, cmp.Diff(resolved, p))
-		} else if err != nil && len(errs) == 0 {
-			t.Errorf("Adapt = no error; want %v", err)
-		}
-		w.in.Machine, w.in.Pools = allocate.New(w.top), p
-		for steps := 0; len(w.bytes) > 0 && steps < 20; steps++ {
-			w.createPod()
-			w.startContainer(w.pod())
-		}
-		checkedBuild(t, w.in)
-	})
 }
