@@ -203,7 +203,7 @@ func rows() []row {
 		{"restore", false, []string{"desired", "hostenv", "hosttuning", "internal/layout", "kernelfs", "nodestatus", "partition", "preview", "service", "statickubelet", "tune", "undo"}},
 
 		// The event loop: every package but preview and restore, which run without it.
-		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "formula", "hostenv", "hosttuning", "internal/control", "inventory", "kernelfs", "kernelstate", "listing", "liveaudit", "lookup", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "refusal", "requests", "resize", "retry", "service", "statickubelet", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
+		{"daemon", false, []string{"actor", "appcpus", "auditor", "auxiliary", "claims", "claimuse", "desired", "drift", "formula", "hostenv", "hosttuning", "internal/control", "inventory", "kernelfs", "kernelstate", "listing", "liveaudit", "lookup", "memrelease", "moves", "nodestatus", "notices", "numahints", "partition", "permission", "planning", "publish", "refusal", "requests", "resize", "retry", "service", "statickubelet", "threads", "treewatch", "undo", "units", "usablecpus", "view", "waits"}},
 	}
 }
 

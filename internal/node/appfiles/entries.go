@@ -60,7 +60,7 @@ func (f *Files) verified(targets []cgroup.Target) map[string]bool {
 			continue
 		}
 		c := f.Cache.Current(t.Path)
-		settled := f.Cache.Has(t.Path) && !f.Cache.IsStale(t.Path) && !f.Cache.IsBusy(t.Path)
+		settled := f.Cache.Has(t.Path) && !f.Cache.IsStale(t.Path) && !f.Cache.Writes.IsBusy(t.Path)
 		verified[t.Container+t.Unit] = settled && c.Exists && cgroup.Verify(*t, c.State) == nil ||
 			settled && t.Unit != "" && !c.Exists && c.Unit.Known && c.Unit.CPUs.Equal(t.CPUs) // a stopped unit
 	}

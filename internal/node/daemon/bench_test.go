@@ -269,7 +269,7 @@ func (r *running) awaitIdle() {
 		var due, idle bool
 		r.inspectOnly(func(l *Loop) {
 			due = l.schedule.isDue() || len(l.drifts.Unrepaired()) > 0 || l.cache.HasStale()
-			idle = !l.cache.HasBusy() && r.jobs.idle()
+			idle = !l.cache.Writes.HasBusy() && r.jobs.idle()
 		})
 		if idle && due {
 			r.inspect(func(*Loop) {}) // a full pass does the deferred work

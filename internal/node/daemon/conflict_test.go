@@ -76,7 +76,9 @@ func TestTornRead(t *testing.T) {
 	r.settled()
 	p := cgroup.Path(n.Runtime.Cgroup(id))
 	r.inspect(func(l *Loop) {
-		l.cache.SetEffective(p, cpuset.Of(3))
+		torn := l.cache.Current(p).State
+		torn.Effective = cpuset.Of(3)
+		l.cache.NoteReading(torn)
 		written := []cgroup.Change{{Kind: cgroup.Written, Path: p, Name: cgroup.FileCPUs, At: l.now()}}
 		if len(l.notices.Handle(written, nil).Repairs) != 1 || !l.cache.Current(p).Effective.Equal(cpuset.Range(2, 3)) {
 			t.Errorf("after the notice it is taken to run on %s", l.cache.Current(p).Effective)

@@ -108,7 +108,7 @@ func freezeAt[R event](d *killable) {
 	d.Eventually("no update in progress", func() bool {
 		isIdle := make(chan bool)
 		d.loop.box.Post(unasked(func(l *Loop) {
-			idle := !l.cache.HasBusy()
+			idle := !l.cache.Writes.HasBusy()
 			isIdle <- idle
 			for idle {
 				if slices.ContainsFunc(l.box.Take(), func(e event) bool { _, is := e.(R); return is }) {

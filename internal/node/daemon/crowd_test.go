@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -97,8 +97,8 @@ func (c *crowd) startOnCounted(n *node, h hostenv.Host) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	jobs, wait := startWorkers(ctx, l)
 	var all sync.WaitGroup
-	scan := l.cache.ThreadScans(cgroup.New(n.Tree))
-	all.Go(func() { scan(ctx, func(f kernelstate.ThreadsFound) { l.box.Post(threadsScanned{f}) }) })
+	scan := l.cache.Threads.Scans(cgroup.New(n.Tree))
+	all.Go(func() { scan(ctx, func(f threads.Found) { l.box.Post(threadsScanned{f}) }) })
 	all.Go(func() { l.watchers.runtime(ctx) })
 	all.Go(func() { l.watchers.units(ctx, l.units) })
 	all.Go(func() { l.watchers.cgroups(ctx) })

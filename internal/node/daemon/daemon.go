@@ -164,7 +164,7 @@ func serveControl(ctx context.Context, server *control.Server, o Options) {
 // serve runs the event loop and its watchers until ctx ends.
 func (l *Loop) serve(ctx context.Context) {
 	var watchers sync.WaitGroup
-	scan := l.cache.ThreadScans(l.Cgroups)
+	scan := l.cache.Threads.Scans(l.Cgroups)
 	watchers.Go(func() { l.watchers.run(ctx, l.units, &l.planner.Permission, scan) })
 	l.askFormula()
 	l.run(ctx)

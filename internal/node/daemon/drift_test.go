@@ -275,6 +275,6 @@ func TestExternalWriteDuringUpdate(t *testing.T) {
 
 // isUpdating reports whether a worker writes a cgroup.
 func (r *running) isUpdating(p cgroup.Path) (busy bool) {
-	r.inspect(func(l *Loop) { busy = l.cache.IsBusy(p) })
+	r.inspect(func(l *Loop) { busy = l.cache.Writes.IsBusy(p) })
 	return busy
 }

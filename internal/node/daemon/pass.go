@@ -89,7 +89,7 @@ func (l *Loop) pass() {
 		l.cache.NoteOriginals(l.journal, l.inventory, writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
-			l.backoffs.Expire(now, l.cache.IsBusy)
+			l.backoffs.Expire(now, l.cache.Writes.IsBusy)
 			break
 		}
 		if l.journal.Blocks() {
@@ -172,7 +172,7 @@ func (l *Loop) writable(writes []cgroup.Write, made map[cgroup.Write]bool, now t
 		case file && made[w]:
 			l.backoffs.RefuseRepeated(w, now)
 			return out, true
-		case !file && (l.cache.IsBusy(w.Path) || l.notices.Unidentified.Has(w.Path)):
+		case !file && (l.cache.Writes.IsBusy(w.Path) || l.notices.Unidentified.Has(w.Path)):
 			cut = true
 		case !file && l.backoffs.Repeated(w, now):
 			cut, refused = true, true
@@ -203,7 +203,7 @@ func (l *Loop) apply(writes []cgroup.Write, made map[cgroup.Write]bool, now time
 		made[w] = true
 		l.cache.NoteWrite(w, err)
 		if err == nil && w.Property == cgroup.FileCPUs {
-			err = l.cache.MoveThreads(w.Path.Scope()) // the next writes may give its former CPUs to other cgroups
+			err = l.cache.Threads.Move(w.Path.Scope()) // the next writes may give its former CPUs to other cgroups
 		}
 		l.publisher.Count(w, err)
 		switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/cpupoold/cpupoold/internal/config"
 	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/hostenv"
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/nodestatus"
 	"github.com/cpupoold/cpupoold/internal/node/permission"
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/internal/node/treewatch"
 	"github.com/cpupoold/cpupoold/internal/node/units"
 	"github.com/cpupoold/cpupoold/internal/node/usablecpus"
@@ -38,7 +38,7 @@ func newWatchers(l *Loop, o Options, usable *usablecpus.Reader) *watchers {
 }
 
 // run watches until ctx ends.
-func (w *watchers) run(ctx context.Context, u *units.Units, p *permission.Permission, scanThreads func(context.Context, func(kernelstate.ThreadsFound))) {
+func (w *watchers) run(ctx context.Context, u *units.Units, p *permission.Permission, scanThreads func(context.Context, func(threads.Found))) {
 	var all sync.WaitGroup
 	all.Go(func() { w.runtime(ctx) })
 	all.Go(func() { w.config(ctx) })
@@ -46,7 +46,7 @@ func (w *watchers) run(ctx context.Context, u *units.Units, p *permission.Permis
 	all.Go(func() { w.units(ctx, u) })
 	all.Go(func() { w.nri(ctx) })
 	all.Go(func() { w.cgroups(ctx) })
-	all.Go(func() { scanThreads(ctx, func(f kernelstate.ThreadsFound) { w.hooks.post(threadsScanned{f}) }) })
+	all.Go(func() { scanThreads(ctx, func(f threads.Found) { w.hooks.post(threadsScanned{f}) }) })
 	all.Go(func() { w.cpus(ctx) })
 	all.Go(func() { p.Run(ctx, func(a nodestatus.Allowed) { w.hooks.post(permissionsChanged{a}) }) })
 	all.Wait()

@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
 
@@ -17,13 +17,13 @@ func (e treeWatched) apply(l *Loop) {
 }
 
 // threadsScanned is the result of a scan of a container's threads.
-type threadsScanned struct{ kernelstate.ThreadsFound }
+type threadsScanned struct{ threads.Found }
 
 func (threadsScanned) ownResult() {}
 
 func (threadsScanned) scope(*Loop) scope { return scopeAnswer }
 
-func (e threadsScanned) apply(l *Loop) { l.cache.NoteThreads(e.ThreadsFound) }
+func (e threadsScanned) apply(l *Loop) { l.cache.Threads.Note(e.Found) }
 
 // takeNotices handles the notices of the watcher, and schedules the passes that they need.
 func (l *Loop) takeNotices() {

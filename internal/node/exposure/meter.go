@@ -181,7 +181,7 @@ func (m *Meter) FinishStarts(isAnswered func(cgroup.Path) bool) {
 	for p, start := range m.unfinished {
 		unit := m.cache.Current(p).Unit
 		answered := unit.Known || isAnswered(p)
-		if answered && !m.cache.IsBusy(p) {
+		if answered && !m.cache.Writes.IsBusy(p) {
 			m.finish(p, unit.Known && !unit.CPUs.IsEmpty() && unit.CPUs.IsSubsetOf(start.cpus))
 		}
 	}

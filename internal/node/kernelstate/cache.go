@@ -4,9 +4,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
-	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
 // Kernel reads cgroups, as [cgroup.Reader] does.
@@ -24,15 +22,14 @@ type Kernel interface {
 
 // Cache holds the last known state of the cgroups of the plan.
 type Cache struct {
-	kernel     Kernel
-	current    map[cgroup.Path]cgroup.Current
-	known      []cgroup.Path // the targets of the last Refresh that dropped cgroups
-	stale      map[cgroup.Path]bool
-	pending    map[cgroup.Path]int        // writes in progress
-	own        map[cgroup.Path]*ownWrites // own writes since a cgroup was read
-	overridden map[cgroup.Path]bool       // cgroups with a write in progress that NRI has changed
-	external   []ExternalWrite
-	threads    threadState
+	Writes  *OwnWrites
+	Threads *Threads
+
+	kernel   Kernel
+	current  map[cgroup.Path]cgroup.Current
+	known    []cgroup.Path // the targets of the last Refresh that dropped cgroups
+	stale    map[cgroup.Path]bool
+	external []ExternalWrite
 
 	watched  func(cgroup.State) bool // whether writes to a cgroup cause notices; set from Recheck to Refresh
 	rechecks uint64
@@ -41,15 +38,10 @@ type Cache struct {
 
 // New returns an empty Cache.
 func New(k Kernel, log *slog.Logger) *Cache {
-	return &Cache{
-		kernel:     k,
-		current:    make(map[cgroup.Path]cgroup.Current),
-		stale:      make(map[cgroup.Path]bool),
-		pending:    make(map[cgroup.Path]int),
-		own:        make(map[cgroup.Path]*ownWrites),
-		overridden: make(map[cgroup.Path]bool),
-		threads:    threadState{log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()},
-	}
+	t := &Cache{kernel: k, current: make(map[cgroup.Path]cgroup.Current), stale: make(map[cgroup.Path]bool)}
+	t.Writes = &OwnWrites{make(map[cgroup.Path]int), make(map[cgroup.Path]*written), make(map[cgroup.Path]bool)}
+	t.Threads = newThreads(k, t.Has, log)
+	return t
 }
 
 // Has reports whether the cache holds a state of p.
@@ -133,25 +125,21 @@ func (t *Cache) RunsOutside(targets []cgroup.Target) func(cgroup.Path) bool {
 // Forget drops the state of p, with the records of its container.
 func (t *Cache) Forget(p cgroup.Path) { delete(t.current, p) }
 
-// Expects reports whether st, read after a notice of a write, holds the values of the last
-// reading, or the CPUs of an own write in progress.
-func (t *Cache) Expects(st cgroup.State) bool {
-	c := t.current[st.Path]
-	if t.IsBusy(st.Path) && st.CPUs.Equal(c.Pending) {
-		c.CPUs = c.Pending
+// NoteReading compares st, read after a notice of a write, with the last reading. The reading is
+// expected if it holds the same values, or the CPUs of an own write in progress. Then the cache
+// records the CPUs on which the cgroup runs, and moved reports whether they differ. A reading that
+// overlaps with a write can mix values from before and after it, and the effective CPUs decide
+// whether a cgroup uses CPUs of another owner.
+func (t *Cache) NoteReading(st cgroup.State) (expected, moved bool) {
+	c, known := t.current[st.Path]
+	was := c.State
+	if t.Writes.IsBusy(st.Path) && st.CPUs.Equal(c.Pending) {
+		was.CPUs = c.Pending
 	}
-	return sameRequests(c.State, st)
-}
-
-// SetEffective records the CPUs on which a cgroup runs. It reports whether they differ from
-// the last reading. A reading that overlaps with a write can mix values from before and
-// after it, and the effective CPUs decide whether a cgroup uses CPUs of another owner.
-func (t *Cache) SetEffective(p cgroup.Path, cpus cpuset.Set) bool {
-	c, ok := t.current[p]
-	if !ok || c.Effective.Equal(cpus) {
-		return false
+	expected = sameRequests(was, st)
+	if moved = expected && known && !c.Effective.Equal(st.Effective); moved {
+		c.Effective = st.Effective
+		t.current[st.Path] = c
 	}
-	c.Effective = cpus
-	t.current[p] = c
-	return true
+	return expected, moved
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/internal/node/lookup"
+	"github.com/cpupoold/cpupoold/internal/node/threads"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/cri"
@@ -115,7 +116,7 @@ func TestRecheckReads(t *testing.T) {
 		"nothing":   {func(*kernelstate.Cache) {}, false},
 		"own write": {func(tr *kernelstate.Cache) { tr.NoteWrite(cgroup.Write{Path: p, Property: cgroup.FileWeight}, nil) }, true},
 		"record":    {func(tr *kernelstate.Cache) { tr.NoteSubmitted(record) }, true},
-		"revert":    {func(tr *kernelstate.Cache) { tr.BeginRevert(p) }, true},
+		"revert":    {func(tr *kernelstate.Cache) { tr.Writes.BeginRevert(p) }, true},
 		"stale":     {func(tr *kernelstate.Cache) { tr.Invalidate(p) }, true},
 		"all stale": {(*kernelstate.Cache).InvalidateAll, true},
 		"forgotten": {func(tr *kernelstate.Cache) { tr.Forget(p) }, true},
@@ -196,7 +197,7 @@ func TestRefreshForgets(t *testing.T) {
 		t.Errorf("known %t, stale %t", tr.Has(p), tr.HasStale())
 	}
 	tr.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "0"})
-	if tr.Refresh(nil, nodeInventory); !tr.Has(p) || !tr.IsBusy(p) {
+	if tr.Refresh(nil, nodeInventory); !tr.Has(p) || !tr.Writes.IsBusy(p) {
 		t.Error("a cgroup with a write in progress is dropped")
 	}
 }
@@ -257,23 +258,23 @@ func TestThreads(t *testing.T) {
 	if _, errs := tr.Refresh(all, nodeInventory); errs != nil || tr.Current(p).Effective.String() != "0" {
 		t.Errorf("errors %v, runs on %s", errs, tr.Current(p).Effective)
 	}
-	if tr.MovedThreads() != 2 || tr.StrandedThreads() != 2 {
-		t.Errorf("%d threads moved, %d stranded; want 2 and 2", tr.MovedThreads(), tr.StrandedThreads())
+	if tr.Threads.Moved() != 2 || tr.Threads.CountStranded() != 2 {
+		t.Errorf("%d threads moved, %d stranded; want 2 and 2", tr.Threads.Moved(), tr.Threads.CountStranded())
 	}
-	for at, err := range tr.Stranded() {
+	for at, err := range tr.Threads.Stranded() {
 		if at != p || !errors.Is(err, k.gathered.Why) {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
 	k.gathered, k.gatherErr = cgroup.Gathered{}, cgroup.ErrGone
-	if err := tr.MoveThreads(p); err != nil || tr.StrandedThreads() != 0 {
-		t.Errorf("after the end of the cgroup: %v, %d stranded; want 0", err, tr.StrandedThreads())
+	if err := tr.Threads.Move(p); err != nil || tr.Threads.CountStranded() != 0 {
+		t.Errorf("after the end of the cgroup: %v, %d stranded; want 0", err, tr.Threads.CountStranded())
 	}
 	k.gathered, k.gatherErr = cgroup.Gathered{Outside: 1, Stuck: []int{7}, Why: failed}, nil
-	if err := tr.MoveThreads(p); err != nil {
+	if err := tr.Threads.Move(p); err != nil {
 		t.Error(err)
 	}
-	if tr.Refresh(nil, nodeInventory); tr.StrandedThreads() != 0 {
+	if tr.Refresh(nil, nodeInventory); tr.Threads.CountStranded() != 0 {
 		t.Error("threads of a cgroup that is no target remain")
 	}
 }
@@ -286,7 +287,7 @@ func TestThreadsBelowContainer(t *testing.T) {
 	tr, all := newCache(k), targets(1)
 	p := all[0].Path
 	problems := func() (texts []string) {
-		for at, r := range tr.ThreadProblems() {
+		for at, r := range tr.Threads.Problems() {
 			if at != p || r.Code != "StuckThreads" {
 				t.Errorf("problem %+v of %s", r, at)
 			}
@@ -307,18 +308,18 @@ func TestThreadsBelowContainer(t *testing.T) {
 	if texts := problems(); len(texts) != 1 || !strings.Contains(texts[0], "3 cgroups") || !strings.Contains(texts[0], "input/output error: remove these cgroups") {
 		t.Errorf("problems %q", texts)
 	}
-	for at, err := range tr.Stranded() {
+	for at, err := range tr.Threads.Stranded() {
 		t.Errorf("%s counts as outside of its CPUs: %v", at, err)
 	}
-	tr.NoteThreads(kernelstate.ThreadsFound{Path: p, Gathered: cgroup.Gathered{Back: 5, Outside: 9, Stuck: []int{7}, Why: failed}})
-	if texts := problems(); len(texts) != 1 || !strings.HasPrefix(texts[0], "9 threads of ") || tr.MovedThreads() != 5 || tr.StrandedThreads() != 9 {
-		t.Errorf("after a scan: problems %q, %d moved, %d stranded", texts, tr.MovedThreads(), tr.StrandedThreads())
+	tr.Threads.Note(threads.Found{Path: p, Gathered: cgroup.Gathered{Back: 5, Outside: 9, Stuck: []int{7}, Why: failed}})
+	if texts := problems(); len(texts) != 1 || !strings.HasPrefix(texts[0], "9 threads of ") || tr.Threads.Moved() != 5 || tr.Threads.CountStranded() != 9 {
+		t.Errorf("after a scan: problems %q, %d moved, %d stranded", texts, tr.Threads.Moved(), tr.Threads.CountStranded())
 	}
-	tr.NoteThreads(kernelstate.ThreadsFound{Path: p})
+	tr.Threads.Note(threads.Found{Path: p})
 	if texts := problems(); len(texts) > 0 {
 		t.Errorf("after a scan without findings: problems %q", texts)
 	}
-	tr.NoteThreads(kernelstate.ThreadsFound{Path: p, Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
+	tr.Threads.Note(threads.Found{Path: p, Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
 	refresh(cgroup.Gathered{More: true})
 	if len(problems()) != 1 {
 		t.Error("the result of the scan is lost")
@@ -327,7 +328,7 @@ func TestThreadsBelowContainer(t *testing.T) {
 	if texts := problems(); len(texts) > 0 {
 		t.Errorf("after the event loop has read all threads: problems %q", texts)
 	}
-	tr.NoteThreads(kernelstate.ThreadsFound{Path: "gone", Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
+	tr.Threads.Note(threads.Found{Path: "gone", Gathered: cgroup.Gathered{Unread: 1, UnreadErr: failed}})
 	if texts := problems(); len(texts) > 0 {
 		t.Errorf("problems of a cgroup that is no target: %q", texts)
 	}
@@ -369,8 +370,8 @@ func TestContainerBeingMade(t *testing.T) {
 	}
 }
 
-// TestExpects checks which readings after a notice of a write bring nothing new.
-func TestExpects(t *testing.T) {
+// TestNoteReading checks which readings after a notice of a write bring nothing new.
+func TestNoteReading(t *testing.T) {
 	k := newKernel()
 	k.state = cgroup.State{HasCPUSet: true, HasCPU: true, CPUs: cpuset.Of(0), Effective: cpuset.Of(0), Weight: 100}
 	tr, all := newCache(k), targets(1)
@@ -397,18 +398,20 @@ func TestExpects(t *testing.T) {
 		"a cgroup of crun":  {read(func(st *cgroup.State) { st.Inner = &cgroup.State{} }), false},
 		"without a cpu.max": {read(func(st *cgroup.State) { st.HasCPU = false }), false},
 	} {
-		if got := tr.Expects(c.st); got != c.want {
+		if got, _ := tr.NoteReading(c.st); got != c.want {
 			t.Errorf("%s: %t; want %t", name, got, c.want)
 		}
 	}
 	tr.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "1"})
-	if !tr.Expects(other) {
+	if expected, _ := tr.NoteReading(other); !expected {
 		t.Error("the CPUs of an own write in progress are unexpected")
 	}
-	if tr.SetEffective(p, cpuset.Of(0)) || !tr.SetEffective(p, cpuset.Of(1)) || tr.Current(p).Effective.String() != "1" {
+	runsOn := func(cpu int) func(*cgroup.State) { return func(st *cgroup.State) { st.Effective = cpuset.Of(cpu) } }
+	_, same := tr.NoteReading(read(runsOn(0)))
+	if _, moved := tr.NoteReading(read(runsOn(1))); same || !moved || tr.Current(p).Effective.String() != "1" {
 		t.Errorf("runs on %s", tr.Current(p).Effective)
 	}
-	if tr.SetEffective("unknown", cpuset.Of(1)) || tr.Has("unknown") {
+	if _, moved := tr.NoteReading(cgroup.State{Path: "unknown", Effective: cpuset.Of(1)}); moved || tr.Has("unknown") {
 		t.Error("an unknown cgroup is recorded")
 	}
 }

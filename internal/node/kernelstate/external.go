@@ -22,7 +22,7 @@ func (t *Cache) TakeExternal() []ExternalWrite {
 
 // compare records an external write if st differs from c and own writes are not the reason.
 func (t *Cache) compare(target *cgroup.Target, c *cgroup.Current, st cgroup.State) {
-	before, external := t.own[target.Path].external(*c, st)
+	before, external := t.Writes.since[target.Path].external(*c, st)
 	if !external {
 		return
 	}
@@ -33,7 +33,7 @@ func (t *Cache) compare(target *cgroup.Target, c *cgroup.Current, st cgroup.Stat
 }
 
 // external returns c with the values of st where own writes can be the reason.
-func (o *ownWrites) external(c cgroup.Current, st cgroup.State) (before cgroup.Current, external bool) {
+func (o *written) external(c cgroup.Current, st cgroup.State) (before cgroup.Current, external bool) {
 	if o == nil || !o.persisted {
 		return c, !sameRequests(c.State, st)
 	}
@@ -50,7 +50,7 @@ func (o *ownWrites) external(c cgroup.Current, st cgroup.State) (before cgroup.C
 }
 
 // externalCPUs returns st, and true if no own write can have changed the CPUs.
-func (o *ownWrites) externalCPUs(was, st cgroup.State) (cgroup.State, bool) {
+func (o *written) externalCPUs(was, st cgroup.State) (cgroup.State, bool) {
 	if st.CPUs.Equal(was.CPUs) || slices.ContainsFunc(o.cpus, st.CPUs.Equal) {
 		return st, false
 	}

@@ -8,26 +8,64 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
 
-// ownWrites holds the own writes to a cgroup since it was read.
+// OwnWrites holds the daemon's own writes: those in progress, and those since a cgroup was read.
+type OwnWrites struct {
+	pending    map[cgroup.Path]int      // number of writes in progress
+	since      map[cgroup.Path]*written // since a cgroup was read
+	overridden map[cgroup.Path]bool     // cgroups with a write in progress that NRI has changed
+}
+
+// written holds the own writes to a cgroup since it was read.
 //
 // The daemon knows the exact value that it writes to a file. A record is written by the
 // runtime and systemd, which write their other values to the cgroup with it. The daemon
 // knows their cpusets. It does not know their weights, quotas and memory nodes, which the
 // OCI runtime converts. During such a write the cache finds only external writes of a
 // cpuset. Other external writes are repaired after it, and are not reported.
-type ownWrites struct {
+type written struct {
 	persisted  bool         // the runtime or systemd writes
 	cpus       []cpuset.Set // that they may write
 	incomplete bool         // cpus are not all
 }
 
-func (t *Cache) ownWrites(p cgroup.Path) *ownWrites {
-	o := t.own[p]
-	if o == nil {
-		o = &ownWrites{}
-		t.own[p] = o
+// of returns the own writes to a cgroup, for a change.
+func (o *OwnWrites) of(p cgroup.Path) *written {
+	w := o.since[p]
+	if w == nil {
+		w = &written{}
+		o.since[p] = w
 	}
-	return o
+	return w
+}
+
+// IsBusy reports whether a write to the record of p is in progress.
+func (o *OwnWrites) IsBusy(p cgroup.Path) bool { return o.pending[p] > 0 }
+
+// HasBusy reports whether a write to any record is in progress.
+func (o *OwnWrites) HasBusy() bool { return len(o.pending) > 0 }
+
+// NoteOverride records that an NRI reply gives an update other CPUs than it requested. If
+// the update is an own one, the record differs from it afterwards.
+func (o *OwnWrites) NoteOverride(p cgroup.Path) {
+	if o.IsBusy(p) {
+		o.overridden[p] = true
+		o.of(p).incomplete = true
+	}
+}
+
+// BeginRevert records that a worker starts to restore values of a unit.
+func (o *OwnWrites) BeginRevert(p cgroup.Path) {
+	w := o.of(p)
+	w.persisted, w.incomplete = true, true
+	o.pending[p]++
+}
+
+// EndRevert records the end of the work that BeginRevert records.
+func (o *OwnWrites) EndRevert(p cgroup.Path) {
+	if o.pending[p]--; o.pending[p] == 0 {
+		delete(o.pending, p)
+		delete(o.overridden, p)
+	}
 }
 
 // NoteWrite records an own write to a file of a cgroup, also one that failed with err.
@@ -37,7 +75,7 @@ func (t *Cache) NoteWrite(w cgroup.Write, err error) {
 	if w.Property == cgroup.FileCPUs {
 		t.invalidateBelow(p)
 	}
-	t.ownWrites(p)
+	t.Writes.of(p)
 	c, known := t.current[p]
 	if !known || err != nil {
 		return
@@ -78,16 +116,10 @@ func after(st cgroup.State, w cgroup.Write) cgroup.State {
 	return st
 }
 
-// IsBusy reports whether a write to the record of p is in progress.
-func (t *Cache) IsBusy(p cgroup.Path) bool { return t.pending[p] > 0 }
-
-// HasBusy reports whether a write to any record is in progress.
-func (t *Cache) HasBusy() bool { return len(t.pending) > 0 }
-
 // NoteSubmitted records that a worker or a reply to the runtime makes a write to a record.
 // Until NoteFinished or NoteMissingUpdate the cgroup may get its value at any time.
 func (t *Cache) NoteSubmitted(w cgroup.Write) {
-	c, o := t.current[w.Path], t.ownWrites(w.Path)
+	c, o := t.current[w.Path], t.Writes.of(w.Path)
 	o.persisted = true
 	if cpus, ok := PersistedCPUs(w); ok {
 		o.cpus = append(o.cpus, cpus)
@@ -97,13 +129,13 @@ func (t *Cache) NoteSubmitted(w cgroup.Write) {
 		o.cpus = append(o.cpus, c.Recorded, c.Unit.CPUs, cpuset.Set{})
 	}
 	t.current[w.Path] = c
-	t.pending[w.Path]++
+	t.Writes.pending[w.Path]++
 }
 
 // NoteFinished records the result of a submitted write, with systemd's properties after it.
 func (t *Cache) NoteFinished(w cgroup.Write, unit cgroup.UnitState, err error) {
-	overridden := t.overridden[w.Path]
-	t.EndRevert(w.Path)
+	overridden := t.Writes.overridden[w.Path]
+	t.Writes.EndRevert(w.Path)
 	c, known := t.current[w.Path]
 	if !known {
 		return
@@ -129,7 +161,7 @@ func (t *Cache) NoteFinished(w cgroup.Write, unit cgroup.UnitState, err error) {
 
 // NoteMissingUpdate ends a submitted write without a result. The record becomes unknown.
 func (t *Cache) NoteMissingUpdate(p cgroup.Path, cpus cpuset.Set) {
-	t.EndRevert(p)
+	t.Writes.EndRevert(p)
 	c, known := t.current[p]
 	if !known {
 		return
@@ -140,30 +172,6 @@ func (t *Cache) NoteMissingUpdate(p cgroup.Path, cpus cpuset.Set) {
 	c.RecordedKnown = false
 	t.current[p] = c
 	t.Invalidate(p)
-}
-
-// NoteOverride records that an NRI reply gives an update other CPUs than it requested. If
-// the update is an own one, the record differs from it afterwards.
-func (t *Cache) NoteOverride(p cgroup.Path) {
-	if t.IsBusy(p) {
-		t.overridden[p] = true
-		t.ownWrites(p).incomplete = true
-	}
-}
-
-// BeginRevert records that a worker starts to restore values of a unit.
-func (t *Cache) BeginRevert(p cgroup.Path) {
-	o := t.ownWrites(p)
-	o.persisted, o.incomplete = true, true
-	t.pending[p]++
-}
-
-// EndRevert records the end of the work that BeginRevert records.
-func (t *Cache) EndRevert(p cgroup.Path) {
-	if t.pending[p]--; t.pending[p] == 0 {
-		delete(t.pending, p)
-		delete(t.overridden, p)
-	}
 }
 
 // PersistedCPUs returns the CPUs that a write records with the runtime or systemd.

@@ -52,8 +52,8 @@ func TestExternalWrites(t *testing.T) {
 		"during a record of a weight":  {steps{submitted(weight)}, "2 59 -1", "cpuset.cpus"},
 		"systemd restores its CPUs":    {steps{submitted(weight)}, "6 59 -1", ""},
 		"systemd clears the CPUs":      {steps{submitted(weight)}, " 59 -1", ""},
-		"during a record of NRI's own": {steps{submitted(cpus), func(tr *kernelstate.Cache) { tr.NoteOverride(scope) }}, "2 59 -1", ""},
-		"during a revert":              {steps{func(tr *kernelstate.Cache) { tr.BeginRevert(scope) }}, "2 59 -1", ""},
+		"during a record of NRI's own": {steps{submitted(cpus), func(tr *kernelstate.Cache) { tr.Writes.NoteOverride(scope) }}, "2 59 -1", ""},
+		"during a revert":              {steps{func(tr *kernelstate.Cache) { tr.Writes.BeginRevert(scope) }}, "2 59 -1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()
@@ -79,7 +79,7 @@ func TestExternalWrites(t *testing.T) {
 			if got := look(test.is); got != test.want {
 				t.Errorf("external writes of %q; want %q", got, test.want)
 			}
-			if got := look("0-1 8 -1"); !tr.IsBusy(scope) && !strings.Contains(got, cgroup.FileWeight) {
+			if got := look("0-1 8 -1"); !tr.Writes.IsBusy(scope) && !strings.Contains(got, cgroup.FileWeight) {
 				t.Errorf("external writes of %q after the reading; own writes before it still count", got)
 			}
 		})
@@ -163,25 +163,25 @@ func TestRecord(t *testing.T) {
 		recorded string
 		known    bool
 		mems     string
-		settled  string
+		pending  string
 		busy     bool
 	}{
-		"nothing":     {nil, "0-3", true, "0", "0-3", false},
+		"nothing":     {nil, "0-3", true, "0", "", false},
 		"in progress": {steps{submit}, "0-3", true, "0", "2", true},
-		"done":        {steps{submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, nil) }}, "2", true, "0", "2", false},
-		"failed":      {steps{submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, errors.New("no")) }}, "0-3", true, "0", "0-3", false},
-		"overridden":  {steps{submit, func(tr *kernelstate.Cache) { tr.NoteOverride(p); tr.NoteFinished(two, unit, nil) }}, "2", false, "0", "", false},
+		"done":        {steps{submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, nil) }}, "2", true, "0", "", false},
+		"failed":      {steps{submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, errors.New("no")) }}, "0-3", true, "0", "", false},
+		"overridden":  {steps{submit, func(tr *kernelstate.Cache) { tr.Writes.NoteOverride(p); tr.NoteFinished(two, unit, nil) }}, "2", false, "0", "", false},
 		"missing":     {steps{submit, func(tr *kernelstate.Cache) { tr.NoteMissingUpdate(p, cpuset.Of(2)) }}, "0-3", false, "0", "", false},
-		"two of them": {steps{submit, submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, nil) }}, "2", true, "0", "2", true},
-		"memory":      {steps{func(tr *kernelstate.Cache) { tr.NoteSubmitted(mems); tr.NoteFinished(mems, unit, nil) }}, "0-3", true, "1", "0-3", false},
-		"reverted":    {steps{func(tr *kernelstate.Cache) { tr.BeginRevert(p); tr.EndRevert(p) }}, "0-3", true, "0", "0-3", false},
+		"two of them": {steps{submit, submit, func(tr *kernelstate.Cache) { tr.NoteFinished(two, unit, nil) }}, "2", true, "0", "", true},
+		"memory":      {steps{func(tr *kernelstate.Cache) { tr.NoteSubmitted(mems); tr.NoteFinished(mems, unit, nil) }}, "0-3", true, "1", "", false},
+		"reverted":    {steps{func(tr *kernelstate.Cache) { tr.Writes.BeginRevert(p); tr.Writes.EndRevert(p) }}, "0-3", true, "0", "", false},
 		"confirmed": {steps{func(tr *kernelstate.Cache) {
 			tr.ConfirmRecord(p, cpuset.Range(0, 3), true, cgroup.UnitState{Known: true, CPUs: cpuset.Range(0, 3)})
-		}}, "0-3", true, "0", "0-3", false},
+		}}, "0-3", true, "0", "", false},
 		"replaced": {steps{func(tr *kernelstate.Cache) {
 			tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)})
 		}}, "0-3", false, "0", "", false},
-		"no answer": {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Set{}, false, cgroup.UnitState{}) }}, "0-3", true, "0", "0-3", false},
+		"no answer": {steps{func(tr *kernelstate.Cache) { tr.ConfirmRecord(p, cpuset.Set{}, false, cgroup.UnitState{}) }}, "0-3", true, "0", "", false},
 		"while busy": {steps{submit, func(tr *kernelstate.Cache) {
 			tr.ConfirmRecord(p, cpuset.Of(7), true, cgroup.UnitState{Known: true, CPUs: cpuset.Of(7)})
 		}}, "0-3", true, "0", "2", true},
@@ -197,11 +197,11 @@ func TestRecord(t *testing.T) {
 			if got.Recorded.String() != c.recorded || got.RecordedKnown != c.known || got.RecordedMems.String() != c.mems {
 				t.Errorf("record %s, known %t, nodes %s; want %s, %t, %s", got.Recorded, got.RecordedKnown, got.RecordedMems, c.recorded, c.known, c.mems)
 			}
-			if settled := tr.SettledCPUs(p); settled.String() != c.settled {
-				t.Errorf("settled on %q; want %q", settled, c.settled)
+			if got.Pending.String() != c.pending {
+				t.Errorf("%q is being recorded; want %q", got.Pending, c.pending)
 			}
-			if tr.IsBusy(p) != c.busy || tr.HasBusy() != c.busy {
-				t.Errorf("busy: %t, any: %t; want %t", tr.IsBusy(p), tr.HasBusy(), c.busy)
+			if tr.Writes.IsBusy(p) != c.busy || tr.Writes.HasBusy() != c.busy {
+				t.Errorf("busy: %t, any: %t; want %t", tr.Writes.IsBusy(p), tr.Writes.HasBusy(), c.busy)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func (t *Cache) SetUnit(p cgroup.Path, unit cgroup.UnitState) {
 // were recorded before, the record is unknown from now on.
 func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit cgroup.UnitState) {
 	c, ok := t.current[p]
-	if !ok || t.IsBusy(p) {
+	if !ok || t.Writes.IsBusy(p) {
 		return
 	}
 	c.Unit = unit
@@ -37,21 +37,6 @@ func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit
 		c.RecordedKnown = record.Equal(c.Recorded) && unit.CPUs.Equal(record)
 	}
 	t.current[p] = c
-}
-
-// SettledCPUs returns the CPUs that the runtime may record for a cgroup. They are the CPUs of
-// the write in progress or of the last record. If the cgroup has only a part of them now, the
-// part is returned. The empty set means unknown.
-func (t *Cache) SettledCPUs(p cgroup.Path) cpuset.Set {
-	c := t.current[p]
-	cpus := c.Pending
-	if cpus.IsEmpty() && c.RecordedKnown {
-		cpus = c.Recorded
-	}
-	if c.Exists && !c.CPUs.IsEmpty() && c.CPUs.IsSubsetOf(cpus) {
-		return c.CPUs
-	}
-	return cpus
 }
 
 // NoteOriginals notes the values that the writes replace, before the first write.

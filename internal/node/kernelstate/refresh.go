@@ -27,7 +27,7 @@ func (t *Cache) Recheck(watched func(cgroup.State) bool, period time.Duration) {
 
 // needsCheckOnly reports whether a check suffices. After an own write s is outdated.
 func (t *Cache) needsCheckOnly(s cgroup.State) bool {
-	return (turnOf(s.Path)+t.rechecks)%t.turns != 0 && t.own[s.Path] == nil && !t.IsBusy(s.Path) && t.watched(s)
+	return (turnOf(s.Path)+t.rechecks)%t.turns != 0 && t.Writes.since[s.Path] == nil && !t.Writes.IsBusy(s.Path) && t.watched(s)
 }
 
 // turnOf distributes cgroups over the turns. It returns the same turn for the same cgroup.
@@ -50,14 +50,12 @@ func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone [
 			wanted[targets[i].Path] = true
 			t.known = append(t.known, targets[i].Path)
 		}
-		maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && !t.IsBusy(p) })
+		maps.DeleteFunc(t.current, func(p cgroup.Path, _ cgroup.Current) bool { return !wanted[p] && !t.Writes.IsBusy(p) })
 	}
-	unknown := func(p cgroup.Path) bool { return !t.Has(p) && !t.IsBusy(p) }
+	unknown := func(p cgroup.Path) bool { return !t.Has(p) && !t.Writes.IsBusy(p) }
 	maps.DeleteFunc(t.stale, func(p cgroup.Path, _ bool) bool { return unknown(p) })
-	maps.DeleteFunc(t.own, func(p cgroup.Path, _ *ownWrites) bool { return unknown(p) })
-	dropped := func(p cgroup.Path, _ cgroup.Gathered) bool { return !t.Has(p) }
-	maps.DeleteFunc(t.threads.stranded, dropped)
-	maps.DeleteFunc(t.threads.scanned, dropped)
+	maps.DeleteFunc(t.Writes.since, func(p cgroup.Path, _ *written) bool { return unknown(p) })
+	t.Threads.forget()
 	return gone, errs
 }
 
@@ -83,7 +81,7 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 			c.State, c.Exists = cgroup.State{Path: p}, false
 			t.current[p] = c
 			delete(t.stale, p)
-			delete(t.own, p)
+			delete(t.Writes.since, p)
 			continue
 		}
 		st, err := t.readOne(&target, c.State, checkOnly)
@@ -113,8 +111,8 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		}
 		t.current[p] = c
 		delete(t.stale, p)
-		if !t.IsBusy(p) {
-			delete(t.own, p)
+		if !t.Writes.IsBusy(p) {
+			delete(t.Writes.since, p)
 		}
 	}
 	return gone, errs
@@ -128,7 +126,7 @@ func (t *Cache) readOne(target *cgroup.Target, before cgroup.State, checkOnly bo
 		st, err = t.kernel.Read(target.Path)
 	}
 	if err == nil && (st.Populated || checkOnly) && !target.CPUs.IsEmpty() {
-		err = t.threads.move(t.kernel, target.Path)
+		err = t.Threads.move(target.Path)
 	}
 	return st, err
 }

@@ -15,15 +15,26 @@ import (
 
 const codeStuckThreads pools.Code = "StuckThreads"
 
-// ThreadsFound is the result of a scan of the threads that the event loop does not read.
-type ThreadsFound = threads.Found
-
-type threadState struct {
+// Threads holds the threads that run outside of their cgroup's CPUs.
+type Threads struct {
+	kernel   Kernel
+	known    func(cgroup.Path) bool // whether the cache has a cgroup
 	log      *slog.Logger
 	moved    uint64
 	stranded map[cgroup.Path]cgroup.Gathered // threads that cannot be moved or read
 	scanned  map[cgroup.Path]cgroup.Gathered // the same by the last scan. It takes precedence: it reads all threads
 	scanner  *threads.Scanner
+}
+
+func newThreads(k Kernel, known func(cgroup.Path) bool, log *slog.Logger) *Threads {
+	return &Threads{kernel: k, known: known, log: log, stranded: make(map[cgroup.Path]cgroup.Gathered), scanned: make(map[cgroup.Path]cgroup.Gathered), scanner: threads.New()}
+}
+
+// forget drops the threads of cgroups that the cache has dropped.
+func (t *Threads) forget() {
+	unknown := func(p cgroup.Path, _ cgroup.Gathered) bool { return !t.known(p) }
+	maps.DeleteFunc(t.stranded, unknown)
+	maps.DeleteFunc(t.scanned, unknown)
 }
 
 func strandedErr(p cgroup.Path, g cgroup.Gathered) error {
@@ -42,8 +53,8 @@ func unreadErr(p cgroup.Path, g cgroup.Gathered) error {
 		"remove these cgroups, or restart the container or unit", g.Unread, p, g.UnreadErr)
 }
 
-func (t *threadState) move(k Kernel, p cgroup.Path) error {
-	found, err := k.Gather(p)
+func (t *Threads) move(p cgroup.Path) error {
+	found, err := t.kernel.Gather(p)
 	t.note(p, found.Back)
 	delete(t.stranded, p)
 	if found.Outside+found.Unread > 0 {
@@ -60,59 +71,58 @@ func (t *threadState) move(k Kernel, p cgroup.Path) error {
 	return err
 }
 
-func (t *threadState) note(p cgroup.Path, back int) {
+func (t *Threads) note(p cgroup.Path, back int) {
 	if back > 0 {
 		t.moved += uint64(back)
 		t.log.Warn("the kernel had left threads outside of their cgroup's CPUs; they are back", "cgroup", p, "threads", back)
 	}
 }
 
-func (t *threadState) found() map[cgroup.Path]cgroup.Gathered {
+func (t *Threads) found() map[cgroup.Path]cgroup.Gathered {
 	all := maps.Clone(t.stranded)
 	maps.Copy(all, t.scanned)
 	maps.DeleteFunc(all, func(_ cgroup.Path, g cgroup.Gathered) bool { return g.Outside+g.Unread == 0 })
 	return all
 }
 
-// ThreadScans returns a function that scans the containers with more threads or cgroups than the event loop reads, until
-// ctx ends. It is for another goroutine. The event loop passes the posted results to NoteThreads.
-func (t *Cache) ThreadScans(fs *cgroup.FS) func(ctx context.Context, post func(ThreadsFound)) {
-	scanner := t.threads.scanner
-	return func(ctx context.Context, post func(ThreadsFound)) {
-		scanner.Run(ctx, func(p cgroup.Path) threads.Scan { return fs.ScanThreads(p) }, post)
+// Scans returns a function that scans the containers with more threads or cgroups than the event loop reads, until
+// ctx ends. It is for another goroutine. The event loop passes the posted results to Note.
+func (t *Threads) Scans(fs *cgroup.FS) func(ctx context.Context, post func(threads.Found)) {
+	return func(ctx context.Context, post func(threads.Found)) {
+		t.scanner.Run(ctx, func(p cgroup.Path) threads.Scan { return fs.ScanThreads(p) }, post)
 	}
 }
 
-// NoteThreads records the result of a scan.
-func (t *Cache) NoteThreads(f ThreadsFound) {
-	t.threads.note(f.Path, f.Back)
-	if t.Has(f.Path) {
-		t.threads.scanned[f.Path] = f.Gathered
+// Note records the result of a scan.
+func (t *Threads) Note(f threads.Found) {
+	t.note(f.Path, f.Back)
+	if t.known(f.Path) {
+		t.scanned[f.Path] = f.Gathered
 	}
 }
 
-// MoveThreads moves the threads of a cgroup to its CPUs after a write of them. The caller
+// Move moves the threads of a cgroup to its CPUs after a write of them. The caller
 // gives the CPUs that it has left to another owner only after that.
-func (t *Cache) MoveThreads(p cgroup.Path) error {
+func (t *Threads) Move(p cgroup.Path) error {
 	defer t.kernel.Rest()
-	return t.threads.move(t.kernel, p)
+	return t.move(p)
 }
 
-// MovedThreads returns the number of threads that were moved since the start.
-func (t *Cache) MovedThreads() uint64 { return t.threads.moved }
+// Moved returns the number of threads that were moved since the start.
+func (t *Threads) Moved() uint64 { return t.moved }
 
-// StrandedThreads returns the number of threads that cannot be moved.
-func (t *Cache) StrandedThreads() (n int) {
-	for _, g := range t.threads.found() {
+// CountStranded returns the number of threads that cannot be moved.
+func (t *Threads) CountStranded() (n int) {
+	for _, g := range t.found() {
 		n += g.Outside
 	}
 	return n
 }
 
 // Stranded returns the cgroups with threads that cannot be moved, with a remedy.
-func (t *Cache) Stranded() map[cgroup.Path]error {
+func (t *Threads) Stranded() map[cgroup.Path]error {
 	all := make(map[cgroup.Path]error)
-	for p, g := range t.threads.found() {
+	for p, g := range t.found() {
 		if g.Outside > 0 {
 			all[p] = strandedErr(p, g)
 		}
@@ -120,10 +130,10 @@ func (t *Cache) Stranded() map[cgroup.Path]error {
 	return all
 }
 
-// ThreadProblems returns the problems of cgroups with threads that cannot be moved or read.
-func (t *Cache) ThreadProblems() map[cgroup.Path]pools.Reason {
+// Problems returns the problems of cgroups with threads that cannot be moved or read.
+func (t *Threads) Problems() map[cgroup.Path]pools.Reason {
 	all := make(map[cgroup.Path]pools.Reason)
-	for p, g := range t.threads.found() {
+	for p, g := range t.found() {
 		var err error
 		if g.Outside > 0 {
 			err = strandedErr(p, g)

@@ -161,7 +161,7 @@ func (a *Moves) Settled(key pools.Key, last *planning.Pass, now time.Time) error
 		found = true
 		c := a.from.Cache.Current(t.Path)
 		switch {
-		case a.from.Cache.IsStale(t.Path) || a.from.Cache.IsBusy(t.Path) || a.from.Backoffs.Waiting(t.Path, now):
+		case a.from.Cache.IsStale(t.Path) || a.from.Cache.Writes.IsBusy(t.Path) || a.from.Backoffs.Waiting(t.Path, now):
 			return fmt.Errorf("%s %w", t.Path, errBeingWritten)
 		case a.from.Journal.Blocks():
 			return fmt.Errorf("the journal %w", errBeingWritten)

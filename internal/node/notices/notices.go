@@ -127,16 +127,16 @@ func (n *Notices) written(p cgroup.Path, at time.Time) bool {
 	if !n.Cache.Has(p) || n.Cache.IsStale(p) {
 		// The next pass reads the cgroup if it is a target.
 		n.Partitions.RecheckNear(p)
-		return c.Exists && !n.Cache.IsBusy(p)
+		return c.Exists && !n.Cache.Writes.IsBusy(p)
 	}
 	if !c.Exists && n.Inventory.IsBeingMade(n.Inventory.ContainerAt(p)) {
 		return false
 	}
 	if c.Exists {
-		st, err := n.Cache.State(p)
-		if err == nil && n.Cache.Expects(st) {
-			moved, ended := n.Cache.SetEffective(p, st.Effective), n.Partitions.NoteState(p, st.Partition)
-			return moved || ended
+		if st, err := n.Cache.State(p); err == nil {
+			if expected, moved := n.Cache.NoteReading(st); expected {
+				return n.Partitions.NoteState(p, st.Partition) || moved
+			}
 		}
 	}
 	n.Drifts.Notice(p, at)

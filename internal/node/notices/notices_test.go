@@ -87,7 +87,9 @@ func TestWritten(t *testing.T) {
 		t.Errorf("an external write: %+v, to be read again: %t", r, w.Cache.IsStale(w.known))
 	}
 	w.refresh()
-	w.Cache.SetEffective(w.known, cpuset.Of(3))
+	earlier := w.Cache.Current(w.known).State
+	earlier.Effective = cpuset.Of(3)
+	w.Cache.NoteReading(earlier)
 	if r := written(); len(r.Repairs) != 1 || w.Cache.Current(w.known).Effective.Equal(cpuset.Of(3)) {
 		t.Errorf("other effective CPUs than at the last reading: %+v", r)
 	}

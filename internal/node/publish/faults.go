@@ -37,7 +37,7 @@ func (p *Publisher) noteFaults(pass *planning.Pass) {
 // IsWorking reports whether writes are in progress, wait for the journal, or will be repeated
 // in a moment.
 func (p *Publisher) IsWorking(now time.Time) bool {
-	return p.Cache.HasBusy() || p.Journal.Blocks() || p.Backoffs.AnyWaiting(now)
+	return p.Cache.Writes.HasBusy() || p.Journal.Blocks() || p.Backoffs.AnyWaiting(now)
 }
 
 // findFaults returns the cgroups that do not have their desired state, and that no write in
@@ -55,7 +55,7 @@ func (p *Publisher) findFaults(pass *planning.Pass, now time.Time) map[cgroup.Pa
 	}
 	unheard := p.Drifts.Unconfirmed()
 	busy := func(at cgroup.Path) bool {
-		return p.Cache.IsBusy(at) || p.Backoffs.Waiting(at, now) || unconfirmed[at] || unheard[at] || p.Units.Scopes().IsAwaited(at)
+		return p.Cache.Writes.IsBusy(at) || p.Backoffs.Waiting(at, now) || unconfirmed[at] || unheard[at] || p.Units.Scopes().IsAwaited(at)
 	}
 	waits := make(map[cgroup.Path]bool)
 	for _, d := range pass.Deferred {
@@ -81,7 +81,7 @@ func (p *Publisher) findFaults(pass *planning.Pass, now time.Time) map[cgroup.Pa
 			faults[t.Path] = err
 		}
 	}
-	maps.Copy(faults, p.Cache.Stranded())
+	maps.Copy(faults, p.Cache.Threads.Stranded())
 	maps.Copy(faults, pass.Unreadable)
 	return faults
 }

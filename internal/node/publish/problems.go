@@ -89,7 +89,7 @@ func (p *Publisher) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem)
 		all = append(all, found)
 	}
 	p.Backoffs.Problems(p.Now(), add)
-	for at, r := range p.Cache.ThreadProblems() {
+	for at, r := range p.Cache.Threads.Problems() {
 		add(at, r)
 	}
 	for _, at := range flooding {

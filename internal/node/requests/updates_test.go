@@ -66,8 +66,8 @@ func TestAddUpdate(t *testing.T) {
 			if c.plan == nil {
 				c.plan = planOf(pools.Guaranteed, true)
 			}
-			if got := w.AddUpdate(u, c.plan); got != c.want || w.cache.IsBusy(u.Path) != c.want {
-				t.Errorf("added: %t, in progress: %t; want %t", got, w.cache.IsBusy(u.Path), c.want)
+			if got := w.AddUpdate(u, c.plan); got != c.want || w.cache.Writes.IsBusy(u.Path) != c.want {
+				t.Errorf("added: %t, in progress: %t; want %t", got, w.cache.Writes.IsBusy(u.Path), c.want)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestUpdatesWithoutReply(t *testing.T) {
 			w.create("c", "")
 			w.AddUpdate(leave("other", p), planOf(pools.Guaranteed, true))
 			end(w)
-			if _, open := w.EndUpdate("other"); open || w.cache.IsBusy(p) || w.cache.Current(p).RecordedKnown {
+			if _, open := w.EndUpdate("other"); open || w.cache.Writes.IsBusy(p) || w.cache.Current(p).RecordedKnown {
 				t.Error("the update is open, or the record is known")
 			}
 		})
@@ -225,6 +225,41 @@ func TestKeep(t *testing.T) {
 			}
 			if keep := w.Keep(w.inventory.Container("c"), c.p, cri.Resources{Shares: 1}, false); keep.CPUs != "2-3" {
 				t.Errorf("with an unknown record it keeps CPUs %q; want those of its cgroup", keep.CPUs)
+			}
+		})
+	}
+}
+
+// TestKeepSettledCPUs checks that an update keeps the CPUs of the write in progress or of the record, and only
+// the part of them that the cgroup has.
+func TestKeepSettledCPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		recorded string
+		known    bool
+		write    string // in progress
+		want     string
+	}{
+		"the record":                  {"2-3", true, "", "2-3"},
+		"other CPUs than the cgroup":  {"4-5", true, "", "4-5"},
+		"more CPUs than the cgroup":   {"2-5", true, "", "2-3"},
+		"an unknown record":           {"2-3", false, "", ""},
+		"a write of other CPUs":       {"2-3", true, "4-5", "4-5"},
+		"a write of more CPUs":        {"4-5", true, "2-5", "2-3"},
+		"a write, the record unknown": {"2-3", false, "4-5", "4-5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.runs("c", "2-3")
+			recorded, err := cpuset.Parse(c.recorded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.cache.SetRecord(p, cgroup.Current{Recorded: recorded, RecordedKnown: c.known})
+			if c.write != "" {
+				w.cache.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: c.write})
+			}
+			if keep := w.Keep(w.inventory.Container("c"), nil, cri.Resources{CPUs: "0"}, false); keep.CPUs != c.want {
+				t.Errorf("keeps CPUs %q; want %q", keep.CPUs, c.want)
 			}
 		})
 	}

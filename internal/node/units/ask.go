@@ -143,7 +143,7 @@ func (s *Scopes) Ask(want []cgroup.Target) (ask []cgroup.Path) {
 			continue
 		}
 		c := s.cache.Current(t.Path)
-		if !c.Exists || c.Unit.Known || s.inventory.IsAwaited(*t) || s.cache.IsBusy(t.Path) || s.asked[t.Path] {
+		if !c.Exists || c.Unit.Known || s.inventory.IsAwaited(*t) || s.cache.Writes.IsBusy(t.Path) || s.asked[t.Path] {
 			continue
 		}
 		s.asked[t.Path], s.awaited[t.Path] = true, true

@@ -28,7 +28,7 @@ func (u *Units) Revert() {
 		}
 		u.reverting[name] = true
 		p := originals[0].Path
-		u.Cache.BeginRevert(p)
+		u.Cache.Writes.BeginRevert(p)
 		u.Submit(string(p), func(ctx context.Context) Result {
 			return reverted{name, p, revert(ctx, u.Host, name, originals)}
 		})
@@ -97,7 +97,7 @@ type reverted struct {
 }
 
 func (r reverted) apply(u *Units, now time.Time) {
-	u.Cache.EndRevert(r.path)
+	u.Cache.Writes.EndRevert(r.path)
 	if name := u.Inventory.ConfiguredAs(u.Settings.UnitNames(), r.name); name != "" {
 		u.Ask(name, now) // its properties may have changed, also after an error
 	}
