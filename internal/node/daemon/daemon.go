@@ -235,7 +235,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		OpenLive: func() (liveaudit.Program, error) { return liveaudit.Open(h.Possible) }, CgroupExists: liveaudit.Exists, Refresh: func() { l.box.Post(tuned{}) },
 	})
 	l.notices = notices.New(notices.Sources{
-		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,
+		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Originals: journal.Originals, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,
 		Drifts: l.drifts, Exposures: l.publisher.Exposures, Tree: tree,
 	})
 	l.publisher.States.Withhold(machine.Withheld)

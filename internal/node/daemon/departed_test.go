@@ -14,7 +14,7 @@ import (
 // originalsIn returns the number of originals below a cgroup in the daemon's memory.
 func (r *running) originalsIn(p cgroup.Path) (n int) {
 	r.inspect(func(l *Loop) {
-		for k := range l.journal.Keys() {
+		for k := range l.journal.Originals.Keys() {
 			if strings.HasPrefix(string(k.Path), string(p)+"/") {
 				n++
 			}

@@ -12,7 +12,7 @@ import (
 // newDrifts returns a tracker for the external writes to the cgroups of the loop.
 func newDrifts(l *Loop) *drift.Tracker {
 	return drift.New(drift.Sources{
-		Inventory: l.inventory, Cache: l.cache, Journal: l.journal, Backoffs: l.backoffs, Formula: &l.planner.Formula, Log: l.log,
+		Inventory: l.inventory, Cache: l.cache, Originals: l.journal.Originals, Backoffs: l.backoffs, Formula: &l.planner.Formula, Log: l.log,
 		AddEvent: func(at cgroup.Path, e history.Event) { l.publisher.History().AddAt(l.inventory, at, e) },
 	})
 }

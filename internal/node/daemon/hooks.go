@@ -185,7 +185,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
 	e := l.inventory.Container(a.Container.ID)
-	l.journal.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
+	l.journal.Originals.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
 	e.Answer(cpus, p.Mems)
 	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}

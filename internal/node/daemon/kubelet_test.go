@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cpupoold/cpupoold/internal/node/kernelfs"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
@@ -168,7 +169,7 @@ func TestOtherManagersWithKubelet(t *testing.T) {
 	id := k.Run("m", "kube-system", "app", nodefixture.Management(map[string]int{"app": 409}))
 	boot, err := kernelfs.BootID()
 	if err == nil {
-		err = undo.File{Name: n.Host().JournalFile}.Save(undo.Document{BootID: boot, Others: []undo.Left{{PodUID: "m", Container: "app"}}})
+		err = undo.File{Name: n.Host().JournalFile}.Save(undo.Document{BootID: boot, Others: []managers.Left{{PodUID: "m", Container: "app"}}})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ const firstAnswer = time.Second
 // sends no early replies if the journal has no originals of this boot, or if another plugin has
 // placed containers: the journal does not have their CPUs.
 func (l *Loop) begin() {
-	if l.NRISocket == "" || l.journal.WasBare() || len(l.journal.Facts().Others) > 0 {
+	if l.NRISocket == "" || l.journal.Originals.WasBare() || len(l.journal.Facts().Others) > 0 {
 		l.list()
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/testing/nodefixture"
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -256,7 +255,7 @@ func TestPluginBeforeUs(t *testing.T) {
 	})
 	n.Eventually("it is on record", func() bool {
 		j := n.Journal()
-		return len(j.Others) == 1 && j.Others[0] == undo.Left{PodUID: "p", Container: "app", ID: made.ID}
+		return len(j.Others) == 1 && j.Others[0] == managers.Left{PodUID: "p", Container: "app", ID: made.ID}
 	})
 	if err := a.start(made.ID); err != nil {
 		t.Errorf("start: %v", err)

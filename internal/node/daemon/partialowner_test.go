@@ -117,7 +117,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
 			p := l.inventory.Container(shared).Path
 			l.inventory.CancelCreate(shared)
-			l.journal.Forget(func(q cgroup.Path) bool { return q == p })
+			l.journal.Originals.Forget(func(q cgroup.Path) bool { return q == p })
 			l.cache.Forget(p)
 			l.notices.Unidentified.Track(p)
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
@@ -129,7 +129,7 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 		}},
 		"the kernel has lost CPUs": {after: func(n *node, l *Loop, _ string) {
 			n.Tree.SetLimit(cpuset.Range(0, 7).Difference(cpuset.Range(4, 5)))
-			l.journal.NoteAsync(undo.Original{Path: "kubepods.slice/gone", File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
+			l.journal.Originals.NoteAsync(undo.Original{Path: "kubepods.slice/gone", File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
 			for _, at := range []time.Time{l.now(), l.now().Add(partition.LeakTime)} { // the end of the last pass finds them
 				l.partitions.Make(partition.Situation{Plan: &l.last.Plan, Now: at})
 			}

@@ -136,7 +136,7 @@ func (l *Loop) answerStarts(now time.Time) bool {
 		if !ok {
 			return false
 		}
-		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.planner.Formula, Journal: l.journal, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
+		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.planner.Formula, Originals: l.journal.Originals, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.ID })
 		if i < 0 || !l.writeTargets(want, now) {
@@ -180,7 +180,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
 			return false // without effect
 		}
-		if l.cache.NoteOriginals(l.journal, l.inventory, writes); !l.journal.Safe() {
+		if l.cache.NoteOriginals(l.journal.Originals, l.inventory, writes); !l.journal.Safe() {
 			return false
 		}
 		l.apply(writes, made, now)

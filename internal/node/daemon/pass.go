@@ -86,7 +86,7 @@ func (l *Loop) pass() {
 		writes, deferred = l.diff(want, options, now)
 		writes, refused := l.writable(writes, made, now)
 		l.amendQuotas(want)
-		l.cache.NoteOriginals(l.journal, l.inventory, writes)
+		l.cache.NoteOriginals(l.journal.Originals, l.inventory, writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
 			l.backoffs.Expire(now, l.cache.Writes.IsBusy)
@@ -126,7 +126,7 @@ func (l *Loop) amendQuotas(want []cgroup.Target) {
 			continue
 		}
 		if e := l.inventory.Container(t.Container); e != nil {
-			l.journal.AmendQuota(t.Path, e.Container.Requested.Quota, e.Container.Requested.Period)
+			l.journal.Originals.AmendQuota(t.Path, e.Container.Requested.Quota, e.Container.Requested.Period)
 		}
 	}
 }

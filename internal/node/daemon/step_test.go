@@ -24,7 +24,7 @@ func lateLoop(t *testing.T, before ...event) *Loop {
 		t.Fatal(err)
 	}
 	l.workers = actor.WorkerSets[event]{Queries: ignored{}, Updates: ignored{}, Disk: ignored{}}
-	l.journal.Note(undo.Original{Path: "a", File: cgroup.FileCPUs, Value: "0-7"})
+	l.journal.Originals.Note(undo.Original{Path: "a", File: cgroup.FileCPUs, Value: "0-7"})
 	_, upTo, due := l.journal.BeginSave(now)
 	if !due {
 		t.Fatal("no save of a new original is due")

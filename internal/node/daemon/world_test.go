@@ -340,7 +340,7 @@ func stateOf(l *Loop, behind bool) loopState {
 	busy["making partitions"] = l.partitions.Counts()["underway"] > 0 || slices.ContainsFunc(l.partitions.Problems(nil), func(p pools.Problem) bool {
 		return p.Code == "NoPartition" || p.Code == "NoParking" && strings.HasPrefix(p.Text, "free CPUs")
 	})
-	for name := range l.journal.UnitOriginals() {
+	for name := range l.journal.Originals.OfUnits() {
 		if l.inventory.ConfiguredAs(l.settings.UnitNames(), name) == "" {
 			busy["reverting units"] = true
 		}

@@ -36,7 +36,7 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
 		if e := in.Inventory.Unit(name); e != nil {
-			_, ours := in.Journal.Original(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
+			_, ours := in.Originals.Get(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
 		units = append(units, u)
@@ -63,7 +63,7 @@ func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) [
 		}
 		t := cgroup.Target{Path: v.Path, Unit: v.Unit, CPUs: v.CPUs, Around: true, Weight: in.Settings.Config.HostSlices.Weight, Reason: "host services"}
 		if t.Weight == 0 {
-			t.Weight = in.Journal.WeightBefore(v.Unit)
+			t.Weight = in.Originals.WeightBefore(v.Unit)
 		}
 		want = append(want, t)
 	}

@@ -62,7 +62,7 @@ func TestHostServices(t *testing.T) {
 			if c.change != nil {
 				c.change(m)
 			}
-			in := desired.Input{Settings: hostSettings(t, c.yaml, c.cpus), Inventory: m, Journal: c.journal.Journal(), Build: pools.Build}
+			in := desired.Input{Settings: hostSettings(t, c.yaml, c.cpus), Inventory: m, Originals: c.journal.Journal().Originals, Build: pools.Build}
 			d := in.Decide()
 			got := make(map[string]string)
 			for _, target := range d.Targets {

@@ -28,7 +28,7 @@ type Input struct {
 	Previous  []pools.Assignment
 	Claims    []pools.Claim // ResourceClaims that have CPUs
 	Formula   formula.Formula
-	Journal   *undo.Journal
+	Originals *undo.Originals
 	Nodes     cpuset.Set // NUMA nodes with memory
 	Read      func(cgroup.Path) (cgroup.State, error)
 	Leaving   cpuset.Set // CPUs on which units still run that lose them
@@ -120,7 +120,7 @@ func (in *Input) podsWithTotals() []pools.Pod {
 			continue
 		}
 		total := pools.Resources{}
-		o, _ := in.Journal.Original(undo.Key{Path: sandbox.Slice, File: cgroup.FileMax})
+		o, _ := in.Originals.Get(undo.Key{Path: sandbox.Slice, File: cgroup.FileMax})
 		if _, err := fmt.Sscanf(o.Value, "%d %d", &total.Quota, &total.Period); err != nil || total.Quota <= 0 || total.Period <= 0 {
 			continue // no quota
 		}

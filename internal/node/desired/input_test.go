@@ -64,7 +64,7 @@ func TestAvailablePools(t *testing.T) {
 			}
 			var seen pools.Input
 			in := desired.Input{
-				Settings: hostSettings(t, yaml, 8), Inventory: m, Journal: undo.Document{}.Journal(), Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
+				Settings: hostSettings(t, yaml, 8), Inventory: m, Originals: undo.Document{}.Journal().Originals, Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}
@@ -87,7 +87,7 @@ func TestResting(t *testing.T) {
 		rests    bool
 	}{"owner on resting CPUs": {cpuset.Of(4), true}, "owner on shared CPUs": {cpuset.Of(6), false}} {
 		in := desired.Input{
-			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Journal: undo.Document{}.Journal(), Resting: resting,
+			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Originals: undo.Document{}.Journal().Originals, Resting: resting,
 			Build: func(pools.Input) pools.Plan {
 				return pools.Plan{Resting: resting, Assignments: []pools.Assignment{{CPUs: c.assigned}}}
 			},
@@ -202,11 +202,11 @@ func TestTotalsOfJournal(t *testing.T) {
 		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: "kubepods-podu.slice"}})
 		journal := undo.Document{}.Journal()
 		if value != "" {
-			journal.Note(undo.Original{Path: "kubepods.slice/kubepods-podu.slice", File: cgroup.FileMax, Value: value})
+			journal.Originals.Note(undo.Original{Path: "kubepods.slice/kubepods-podu.slice", File: cgroup.FileMax, Value: value})
 		}
 		var got []pools.Pod
 		in := desired.Input{
-			Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: journal, Pods: m.Input(time.Now()),
+			Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Originals: journal.Originals, Pods: m.Input(time.Now()),
 			Build: func(in pools.Input) pools.Plan {
 				got = in.Pods
 				return pools.Plan{}

@@ -33,7 +33,7 @@ func (in *Input) Targets(p pools.Plan) []cgroup.Target {
 			out = append(out, t)
 		}
 	}
-	return releaseMemory(out, in.Journal, in.Nodes)
+	return releaseMemory(out, in.Originals, in.Nodes)
 }
 
 // countContainers sizes slices: most memory of a pass is for slices of this length.
@@ -52,7 +52,7 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	if slice == "" {
 		return cgroup.Target{}, false
 	}
-	if !in.Journal.HasOriginal(slice, cgroup.FileMax) {
+	if !in.Originals.Has(slice, cgroup.FileMax) {
 		pod.Quota, pod.Period = 0, 0
 	}
 	cpus, reason := in.sliceCPUs(slice, &pod)
@@ -78,7 +78,7 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 // CPUs of a container are unknown, the slice gets its CPUs from before, or else all CPUs,
 // because kernels before 7.0 refuse to clear the file.
 func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.Set, reason string) {
-	before, wrote := in.Journal.CPUsBefore(slice)
+	before, wrote := in.Originals.CPUsBefore(slice)
 	if wrote && before.IsEmpty() {
 		before = in.Settings.Topology.Possible
 	}
@@ -132,7 +132,7 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 			break
 		}
 		t.Weight = in.Formula.Weight(c.Shares)
-		if t.Unlimited = c.Unlimited; in.Journal.HasOriginal(t.Path, cgroup.FileMax) {
+		if t.Unlimited = c.Unlimited; in.Originals.Has(t.Path, cgroup.FileMax) {
 			t.Quota, t.Period = c.Quota, c.Period
 		}
 		if c.Limit != 0 {
@@ -155,14 +155,14 @@ func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) 
 
 // releaseMemory returns nodes for cgroups whose memory should no longer be bound: their nodes
 // before, or all, because runtimes cannot clear the value.
-func releaseMemory(want []cgroup.Target, j *undo.Journal, all cpuset.Set) []cgroup.Target {
+func releaseMemory(want []cgroup.Target, before *undo.Originals, all cpuset.Set) []cgroup.Target {
 	for i := range want {
 		if want[i].CPUs.IsEmpty() || !want[i].Mems.IsEmpty() {
 			continue
 		}
-		if before, bound := j.NodesBefore(&want[i]); bound {
+		if nodes, bound := before.NodesBefore(&want[i]); bound {
 			released := want[i]
-			if released.Mems = before; before.IsEmpty() {
+			if released.Mems = nodes; nodes.IsEmpty() {
 				released.Mems = all
 			}
 			want[i] = released
@@ -258,7 +258,7 @@ func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 // static kubelet, only cgroups in management pods have CPUs.
 func (in *Input) auxiliary(d *Decision) []inspect.Auxiliary {
 	f := auxiliary.Facts{Inventory: in.Inventory, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
-		Wrote: func(p cgroup.Path) bool { return in.Journal.HasOriginal(p, cgroup.FileCPUs) }}
+		Wrote: func(p cgroup.Path) bool { return in.Originals.Has(p, cgroup.FileCPUs) }}
 	if !in.Settings.Pools.Kubelet {
 		f.Shared = d.Plan.Shared.Difference(f.Owned)
 	}

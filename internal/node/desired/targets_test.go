@@ -92,7 +92,7 @@ func TestTargets(t *testing.T) {
 			m.PutUnit(lookup.UnitStatus{Name: "gone.service", Unit: systemd.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
-				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(), Nodes: cpuset.Range(0, 3),
+				Inventory: m, Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals, Nodes: cpuset.Range(0, 3),
 			}
 			if d := cmp.Diff(c.want, in.Targets(c.plan), cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -150,7 +150,7 @@ func TestSliceCPUs(t *testing.T) {
 			}
 			in := desired.Input{
 				Settings:  desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},
-				Inventory: m, Formula: formula.New(config.WeightQuadratic), Journal: c.journal.Journal(),
+				Inventory: m, Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals,
 			}
 			if c.contested != "" {
 				in.Contested = func(p cgroup.Path) bool { return p == c.contested }

@@ -109,7 +109,7 @@ func TestOwners(t *testing.T) {
 	for _, id := range []string{"c", "d", "e"} {
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id}})
 	}
-	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Journal: undo.Document{}.Journal(), Build: func(pools.Input) pools.Plan { return plan }}
+	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Originals: undo.Document{}.Journal().Originals, Build: func(pools.Input) pools.Plan { return plan }}
 	got := in.Decide()
 	if d := cmp.Diff(want, got.Owners, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

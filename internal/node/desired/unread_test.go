@@ -45,7 +45,7 @@ func TestUnread(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	in := desired.Input{Settings: s, Inventory: m, Pods: m.Input(time.Now()), Previous: held, Journal: undo.Document{}.Journal(), Read: read, Build: pools.Build}
+	in := desired.Input{Settings: s, Inventory: m, Pods: m.Input(time.Now()), Previous: held, Originals: undo.Document{}.Journal().Originals, Read: read, Build: pools.Build}
 	d := in.Decide()
 	got := make(map[string]string)
 	for _, target := range d.Targets {

@@ -59,7 +59,7 @@ func (k *Tracker) causeOf(d *drift) telemetry.Cause {
 			e.RecordHad, e.RecordHas = inRecord(d.Property, before, k.Formula, d.after), inRecord(d.Property, w.record, k.Formula, d.after)
 		}
 	}
-	original, _ := k.Journal.Original(undo.Key{Path: d.Path, File: d.Property})
+	original, _ := k.Originals.Get(undo.Key{Path: d.Path, File: d.Property})
 	e.Kubelets = d.Path.InPod() && d.Container == "" && d.CPUs.IsEmpty() && original.Value == d.Is
 	cause := e.Cause()
 	k.Backoffs.SetCause(d.Path, d.Property, string(cause))

@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{kernel: new(kernel)}
 	m, weights := inventory.New(cgroup.DriverSystemd), formula.New("")
 	w.Tracker = drift.New(drift.Sources{
-		Inventory: m, Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Journal: undo.Document{}.Journal(),
+		Inventory: m, Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Originals: undo.Document{}.Journal().Originals,
 		Backoffs: retry.New(), Formula: &weights, Log: slog.New(slog.DiscardHandler),
 		AddEvent: func(_ cgroup.Path, e history.Event) { w.events = append(w.events, e) },
 	})

@@ -25,7 +25,7 @@ import (
 type Sources struct {
 	Inventory *inventory.Inventory
 	Cache     *kernelstate.Cache
-	Journal   *undo.Journal
+	Originals *undo.Originals
 	Backoffs  *retry.Backoffs
 	Formula   *formula.Formula
 	Log       *slog.Logger

@@ -84,13 +84,13 @@ func (f *Formula) Take(a Answer) bool {
 // Observe looks for a container that shows the formula: the OCI runtime has computed its
 // weight, from known shares, and the daemon has never written it. It returns the container
 // that ends a guess.
-func (f *Formula) Observe(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, j *undo.Journal) (container string, ok bool) {
+func (f *Formula) Observe(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, written *undo.Originals) (container string, ok bool) {
 	if !f.IsGuess() {
 		return "", false
 	}
 	for e := range m.Containers() {
 		c := current(e.Path)
-		if !c.Exists || j.HasOriginal(e.Path, cgroup.FileWeight) {
+		if !c.Exists || written.Has(e.Path, cgroup.FileWeight) {
 			continue
 		}
 		if shown, ok := formulaOfWeight(e.Container.Recorded.Shares, c.Weight); ok {

@@ -102,8 +102,8 @@ func TestFormula(t *testing.T) {
 		return cgroup.Current{Exists: true, State: cgroup.State{Weight: cgroup.WeightLinear(shares)}}
 	}
 	answer := formula.Answer{Formula: config.WeightLinear}
-	untouched := undo.Document{}.Journal()
-	written := undo.Document{Originals: []undo.Original{{Path: m.Container("c").Path, File: cgroup.FileWeight, Value: "39"}}}.Journal()
+	untouched := undo.Document{}.Journal().Originals
+	written := undo.Document{Originals: []undo.Original{{Path: m.Container("c").Path, File: cgroup.FileWeight, Value: "39"}}}.Journal().Originals
 	type steps []func(*formula.Formula)
 	answered := func(f *formula.Formula) { f.Take(answer) }
 	observed := func(f *formula.Formula) { f.Observe(m, linear, untouched) }

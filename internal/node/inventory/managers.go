@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cpupoold/cpupoold/internal/node/managers"
-	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
@@ -33,15 +32,15 @@ func (e *Container) IsPlacedElsewhere() bool { return e.placedElsewhere }
 
 // LeftToPlugins returns the containers that are placed elsewhere, sorted, for the journal:
 // no other source reports them after a restart of the daemon.
-func (m *Inventory) LeftToPlugins() []undo.Left {
-	var all []undo.Left
+func (m *Inventory) LeftToPlugins() []managers.Left {
+	var all []managers.Left
 	for id, e := range m.containers {
 		if e.placedElsewhere && e.Container.State != cri.Exited {
 			k := m.KeyOf(e)
-			all = append(all, undo.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
+			all = append(all, managers.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
 		}
 	}
-	slices.SortFunc(all, func(a, b undo.Left) int {
+	slices.SortFunc(all, func(a, b managers.Left) int {
 		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.ID, b.ID))
 	})
 	return all
@@ -50,10 +49,10 @@ func (m *Inventory) LeftToPlugins() []undo.Left {
 // Recall marks the containers that the journal of an earlier daemon lists as placed
 // elsewhere. An entry without id, of an older daemon, stands for each instance of the
 // container.
-func (m *Inventory) Recall(all []undo.Left) {
+func (m *Inventory) Recall(all []managers.Left) {
 	for id, e := range m.containers {
 		k := m.KeyOf(e)
-		e.placedElsewhere = e.placedElsewhere || slices.ContainsFunc(all, func(l undo.Left) bool {
+		e.placedElsewhere = e.placedElsewhere || slices.ContainsFunc(all, func(l managers.Left) bool {
 			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container
 		})
 	}

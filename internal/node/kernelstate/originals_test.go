@@ -39,7 +39,7 @@ func TestNoteOriginals(t *testing.T) {
 		return cgroup.Write{Path: p, Via: cgroup.File, Property: name, Value: value}
 	}
 	byNRI := func(j *undo.Journal) {
-		j.NoteCreated(scope, "1", cri.Resources{Quota: 300_000, Period: 100_000}, &pools.Placement{Unlimited: true}, 0)
+		j.Originals.NoteCreated(scope, "1", cri.Resources{Quota: 300_000, Period: 100_000}, &pools.Placement{Unlimited: true}, 0)
 	}
 	type original struct {
 		Path                         cgroup.Path
@@ -54,7 +54,9 @@ func TestNoteOriginals(t *testing.T) {
 		want   []original
 	}{
 		"an unidentified container": {
-			before: func(j *undo.Journal) { j.Note(undo.Original{Path: scope, File: cgroup.FileCPUs, Value: "0-3"}) },
+			before: func(j *undo.Journal) {
+				j.Originals.Note(undo.Original{Path: scope, File: cgroup.FileCPUs, Value: "0-3"})
+			},
 			states: []cgroup.State{state(cpuset.Of(4), nil)}, writes: []cgroup.Write{file(scope, cgroup.FileCPUs)},
 			want: []original{cpus("0-3")},
 		},
@@ -140,7 +142,7 @@ func TestNoteOriginals(t *testing.T) {
 				if len(c.states) > 1 { // one write for each state
 					writes = writes[i : i+1]
 				}
-				tr.NoteOriginals(j, m, writes)
+				tr.NoteOriginals(j.Originals, m, writes)
 			}
 			d, _, due := j.BeginSave(time.Unix(1000, 0))
 			if !due {

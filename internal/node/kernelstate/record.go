@@ -40,16 +40,16 @@ func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit
 }
 
 // NoteOriginals notes the values that the writes replace, before the first write.
-func (t *Cache) NoteOriginals(j *undo.Journal, m *inventory.Inventory, writes []cgroup.Write) {
+func (t *Cache) NoteOriginals(originals *undo.Originals, m *inventory.Inventory, writes []cgroup.Write) {
 	for _, w := range writes {
 		before := t.Current(w.Path.Scope())
 		if name := m.UnitAt(w.Path); name != "" {
-			j.NoteUnitWrite(w, m.UnitName(name), before.Unit)
+			originals.NoteUnitWrite(w, m.UnitName(name), before.Unit)
 			continue
 		}
 		if e := m.ContainerAt(w.Path); e != nil {
 			w.Container = e.Container.ID // restore must also change the runtime's record
 		}
-		j.NoteWrite(w, before)
+		originals.NoteWrite(w, before)
 	}
 }

@@ -46,6 +46,14 @@ type Placing struct {
 	Alone bool
 }
 
+// Left is a container that the daemon leaves to another manager, in the journal. Files of earlier
+// builds have no ID: then Left stands for all containers of that name.
+type Left struct {
+	PodUID    string `json:"podUID"`
+	Container string `json:"container"`
+	ID        string `json:"id,omitempty"` // CRI id
+}
+
 // ReadsAnnotation reports whether the methods of CRIO read the value of a pod annotation of
 // this name, in any configuration. [CRIO.Placing] also looks up the activation annotations of
 // the configured workloads.

@@ -107,7 +107,7 @@ func TestAnswer(t *testing.T) {
 			w.Cache.NoteSubmitted(cgroup.Write{Path: w.state.Path, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "4-5"})
 		}, "", "is being written"},
 		"the journal not on disk": {func(_ *testing.T, w *world) {
-			w.Journal.Note(undo.Original{Path: w.state.Path, File: cgroup.FileCPUs})
+			w.Journal.Originals.Note(undo.Original{Path: w.state.Path, File: cgroup.FileCPUs})
 		}, "", "the journal is being written"},
 		"another record": {func(t *testing.T, w *world) {
 			t.Helper()

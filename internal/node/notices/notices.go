@@ -26,7 +26,7 @@ type Sources struct {
 	Log        *slog.Logger
 	Inventory  *inventory.Inventory
 	Cache      *kernelstate.Cache
-	Journal    *undo.Journal
+	Originals  *undo.Originals
 	Auxiliary  *auxiliary.Cgroups
 	Others     *desired.OtherManagers
 	Partitions *partition.Partitions

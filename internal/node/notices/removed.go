@@ -73,7 +73,7 @@ func (r *Removed) DropOriginals() {
 		return gone[p]
 	})
 	if len(gone) > 0 {
-		r.Journal.DropOriginals(func(p cgroup.Path) bool { return gone[p.Scope()] })
+		r.Originals.Drop(func(p cgroup.Path) bool { return gone[p.Scope()] })
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *Removed) DropOriginals() {
 func (r *Removed) Prune() (gone func(cgroup.Path) bool) {
 	gone = r.check()
 	clear(r.noticed)
-	r.Journal.Forget(gone)
+	r.Originals.Forget(gone)
 	return gone
 }
 

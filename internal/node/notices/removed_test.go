@@ -41,17 +41,17 @@ type removedWorld struct {
 func newRemovedWorld(state cri.State) *removedWorld {
 	w := &removedWorld{kernel: make(kernel)}
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal(), slog.New(slog.DiscardHandler)
-	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Journal: j,
+	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Originals: j.Originals,
 		Partitions: partition.New(partition.Sources{Journal: j})}).Removed
 	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
 	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})
-	j.Note(undo.Original{Path: path, File: cgroup.FileCPUs})
-	j.Note(undo.Original{Path: pod, File: cgroup.FileCPUs})
+	j.Originals.Note(undo.Original{Path: path, File: cgroup.FileCPUs})
+	j.Originals.Note(undo.Original{Path: pod, File: cgroup.FileCPUs})
 	return w
 }
 
 func (w *removedWorld) originals() (n int) {
-	for range w.Journal.Keys() {
+	for range w.Originals.Keys() {
 		n++
 	}
 	return n
@@ -105,7 +105,7 @@ func TestDropOriginals(t *testing.T) {
 		t.Error("originals of a container without a cgroup yet are dropped")
 	}
 	w = newRemovedWorld(cri.Running)
-	w.Journal.Note(undo.Original{Path: path, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
+	w.Originals.Note(undo.Original{Path: path, File: cgroup.FilePartition, Value: string(cgroup.MemberPartition)})
 	w.Notice(path)
 	if w.DropOriginals(); w.originals() != 3 {
 		t.Error("originals of a partition that the parents may still have are dropped")

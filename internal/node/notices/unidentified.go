@@ -65,7 +65,7 @@ func (u *Unidentified) Limit(shared, owned cpuset.Set, want []cgroup.Target) []c
 		if err != nil || !st.HasCPUSet {
 			continue // there is no file to write
 		}
-		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !u.Journal.HasOriginal(p, cgroup.FileCPUs) {
+		if !st.CPUs.IsEmpty() && !st.CPUs.Overlaps(owned) && !u.Originals.Has(p, cgroup.FileCPUs) {
 			continue
 		}
 		f.cpus = shared

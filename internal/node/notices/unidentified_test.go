@@ -33,7 +33,7 @@ func newUnidentifiedWorld(t *testing.T, change func(*hostenv.Host)) *unidentifie
 	change(&h)
 	w.Unidentified = &notices.New(notices.Sources{
 		Host: &h, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
-		Journal: undo.Document{}.Journal(), Others: new(desired.OtherManagers),
+		Originals: undo.Document{}.Journal().Originals, Others: new(desired.OtherManagers),
 	}).Unidentified
 	pod, own := w.node.RunPod("u", "default", "burstable", 0, nil), nodefixture.WholeCPUs(0)
 	own.CPUs = "0"

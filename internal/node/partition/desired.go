@@ -50,11 +50,11 @@ func (s *scan) isAlone(t cgroup.Target) bool {
 // owners keep theirs: other containers leave first.
 func (s *scan) formerPartitions() map[cgroup.Path]bool {
 	former := make(map[cgroup.Path]bool)
-	for k := range s.Journal.Keys() {
+	for k := range s.Journal.Originals.Keys() {
 		switch {
 		case k.File == cgroup.FilePartition:
 			former[k.Path] = true
-		case k.File == cgroup.FileExclusive && !s.Journal.HasOriginal(k.Path, cgroup.FilePartition):
+		case k.File == cgroup.FileExclusive && !s.Journal.Originals.Has(k.Path, cgroup.FilePartition):
 			former[k.Path.Join("gone")] = true // its leaf is unknown, but the list is the daemon's
 		}
 	}

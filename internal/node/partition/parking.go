@@ -104,5 +104,5 @@ func (s *scan) finishParking(view cgroup.PartitionView) {
 	}
 	*p = parking{}
 	s.Memory.Gone(cgroup.ParkingTop)
-	s.Journal.Forget(IsParking)
+	s.Journal.Originals.Forget(IsParking)
 }

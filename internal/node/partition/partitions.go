@@ -120,7 +120,7 @@ func (p *Partitions) IsSettled() bool {
 
 // Untrimmed reports whether lists of parents may still have CPUs of a former partition.
 func (p *Partitions) Untrimmed(at cgroup.Path) bool {
-	return p.Journal.HasOriginal(at, cgroup.FilePartition) && (p.unowned.mayReturn() || !p.ended[at])
+	return p.Journal.Originals.Has(at, cgroup.FilePartition) && (p.unowned.mayReturn() || !p.ended[at])
 }
 
 // Lost returns the online CPUs that have been in no cgroup for LeakTime.

@@ -48,7 +48,7 @@ func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 			add(t.Path, codeNoPartition, cpusetsAlone+t.Unpartitionable())
 		}
 		st := p.Cache.Current(t.Path).Partition
-		if _, isWanted := p.last[t.Path]; !isWanted && st.Valid() && !p.Journal.HasOriginal(t.Path, cgroup.FilePartition) {
+		if _, isWanted := p.last[t.Path]; !isWanted && st.Valid() && !p.Journal.Originals.Has(t.Path, cgroup.FilePartition) {
 			add(t.Path, codeForeignPartition, fmt.Sprintf("%s is a partition (%s) that is not in cpupoold's journal: its cpuset.cpus has no effect; write member to its %s",
 				t.Path, st, cgroup.FilePartition))
 		}

@@ -125,7 +125,7 @@ func (s *scan) findLists() bool {
 			return false
 		}
 	}
-	s.found = left(listed, s.Journal.WasBare())
+	s.found = left(listed, s.Journal.Originals.WasBare())
 	return true
 }
 
@@ -261,9 +261,9 @@ func (s *scan) fail(i int, why string) {
 // noteOriginals notes the originals of writes. It reports whether the writes may be made.
 func (s *scan) noteOriginals(writes []cgroup.PartitionWrite) bool {
 	for _, w := range writes {
-		s.Journal.Note(original(w.Path, w.Property, w.Container))
+		s.Journal.Originals.Note(original(w.Path, w.Property, w.Container))
 		if w.Leaf != "" { // its original marks the lists above it as the daemon's
-			s.Journal.Note(original(w.Leaf, cgroup.FilePartition, w.Container))
+			s.Journal.Originals.Note(original(w.Leaf, cgroup.FilePartition, w.Container))
 		}
 	}
 	s.Save(s.Now)
@@ -272,13 +272,13 @@ func (s *scan) noteOriginals(writes []cgroup.PartitionWrite) bool {
 
 // adopt notes a partition of a daemon with a lost journal, so that restore ends it as well.
 func (s *scan) adopt(w cgroup.DesiredPartition) {
-	if s.Journal.HasOriginal(w.Path, cgroup.FilePartition) {
+	if s.Journal.Originals.Has(w.Path, cgroup.FilePartition) {
 		return
 	}
-	s.Journal.NoteAsync(original(w.Path, cgroup.FilePartition, w.Container))
-	s.Journal.NoteAsync(original(w.Path, cgroup.FileExclusive, w.Container))
+	s.Journal.Originals.NoteAsync(original(w.Path, cgroup.FilePartition, w.Container))
+	s.Journal.Originals.NoteAsync(original(w.Path, cgroup.FileExclusive, w.Container))
 	for a := w.Path.Parent(); a != ""; a = a.Parent() {
-		s.Journal.NoteAsync(original(a, cgroup.FileExclusive, ""))
+		s.Journal.Originals.NoteAsync(original(a, cgroup.FileExclusive, ""))
 	}
 }
 

@@ -112,7 +112,7 @@ func (p *Planner) Input(m Moment) desired.Input {
 		}
 	}
 	p.Hints.Apply(pods)
-	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Claims: p.Claims.All(), Formula: p.Formula, Journal: p.from.Journal, Nodes: h.Nodes, Read: p.from.Cache.State,
+	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Claims: p.Claims.All(), Formula: p.Formula, Originals: p.from.Journal.Originals, Nodes: h.Nodes, Read: p.from.Cache.State,
 		Leaving: m.Withheld(), System: p.Others.SystemCPUs(p.from.Inventory, p.from.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: p.Kubelet, Partitions: m.Partitions,
 		Contested: m.Contested, Namespaces: p.Permission.Rights(), Build: pools.Build, Auxiliary: p.from.Auxiliary}
 }
@@ -126,7 +126,7 @@ func (p *Planner) pods(now time.Time) []pools.Pod {
 // Early returns the plan for replies before the first pass. It contains no exclusive CPUs of the
 // journal.
 func (p *Planner) Early(now time.Time) pools.Plan {
-	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Journal: p.from.Journal, Pods: p.pods(now), Previous: p.from.Journal.Facts().Assignments, Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
+	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Originals: p.from.Journal.Originals, Pods: p.pods(now), Previous: p.from.Journal.Facts().Assignments, Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 
@@ -171,7 +171,7 @@ func (p *Planner) DiffOptions(plan pools.Plan, m Moment) cgroup.Options {
 // formula has changed.
 func (p *Planner) ObserveWeights(current func(cgroup.Path) cgroup.Current) (changed bool) {
 	before := p.Formula.Value()
-	if id, ok := p.Formula.Observe(p.from.Inventory, current, p.from.Journal); ok {
+	if id, ok := p.Formula.Observe(p.from.Inventory, current, p.from.Journal.Originals); ok {
 		p.from.Log.Info("weight formula confirmed", "formula", p.Formula.Value(), "container", id)
 	}
 	return p.Formula.Value() != before

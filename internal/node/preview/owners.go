@@ -74,7 +74,7 @@ func (s *survey) partitions() desiredPartitions {
 	settings := &s.input.Settings
 	on, _ := settings.Partitions(s.host.Kernel)
 	w := desiredPartitions{wanted: make(map[string]cgroup.DesiredPartition), mixed: make(map[string]string), former: make(map[cgroup.Path]bool)}
-	for k := range s.input.Journal.Keys() {
+	for k := range s.input.Originals.Keys() {
 		w.former[k.Path] = w.former[k.Path] || k.File == cgroup.FilePartition
 	}
 	w.former[cgroup.Parking] = true // also after the journal was lost

@@ -88,7 +88,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		}
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: formula.New(settings.Config.WeightFormula), Journal: known,
+		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: formula.New(settings.Config.WeightFormula), Originals: known.Originals,
 		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
@@ -97,7 +97,7 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 // decide makes the plan. The formula, observed on containers, changes weights and no CPUs.
 func (s *survey) decide(ctx context.Context, in desired.Input) {
 	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Inventory)
-	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Journal); in.Formula.IsGuess() {
+	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Originals); in.Formula.IsGuess() {
 		in.Formula.Take(formula.Fetch(ctx))
 	}
 	s.input = in

@@ -68,7 +68,7 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: &facts.Others, Cache: cache,
 			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: facts.Quiet}),
 		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
-		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
+		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Originals: journal.Originals, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 		Refusals: refusal.New(m, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
 	}
@@ -139,7 +139,7 @@ func TestFaults(t *testing.T) {
 	if v := w.publish(); v.Faulty != 1 {
 		t.Error("a deferred write is no fault")
 	}
-	if w.Journal.Note(undo.Original{Path: w.path, File: cgroup.FileCPUs}); w.publish().Faulty != 0 {
+	if w.Journal.Originals.Note(undo.Original{Path: w.path, File: cgroup.FileCPUs}); w.publish().Faulty != 0 {
 		t.Error("faults while the journal keeps writes back")
 	}
 }

@@ -95,7 +95,7 @@ func (w *world) save() { w.journal.EndSave(w.journal.Newest(), nil, w.now) }
 
 // change makes a change of the journal.
 func (w *world) change() {
-	w.journal.NoteAsync(undo.Original{Path: "new", File: cgroup.FileCPUs, Value: w.now.String()})
+	w.journal.Originals.NoteAsync(undo.Original{Path: "new", File: cgroup.FileCPUs, Value: w.now.String()})
 	w.now = w.now.Add(time.Millisecond)
 }
 

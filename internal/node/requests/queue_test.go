@@ -163,7 +163,7 @@ func TestHeldUntil(t *testing.T) {
 		arrived := w.now
 		a := w.create("c", "")
 		w.now = arrived.Add(decided)
-		w.journal.NoteAsync(original)
+		w.journal.Originals.NoteAsync(original)
 		if w.Accept(a, reply, w.now); !w.IsEmpty() {
 			t.Error("an accepted request is open")
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cpupoold/cpupoold/internal/node/durable"
+	"github.com/cpupoold/cpupoold/internal/node/managers"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -42,7 +43,7 @@ type Document struct {
 	// NUMA nodes. No other source has this fact.
 	Unhinted []pools.Key `json:"unhinted,omitempty"`
 	// Others are the containers whose CPUs another NRI plugin chose: no other source has them.
-	Others []Left `json:"others,omitempty"`
+	Others []managers.Left `json:"others,omitempty"`
 	// Resting are the CPUs that the quiet period kept out of the shared pool.
 	Resting cpuset.Set `json:"resting,omitzero"`
 	// Claims are the prepared ResourceClaims. They and their assignments outlive the boot: the
@@ -50,14 +51,6 @@ type Document struct {
 	Claims []pools.Claim `json:"claims,omitempty"`
 	// Accepted is the newest configuration that fitted the machine. It outlives the boot.
 	Accepted *Accepted `json:"accepted,omitempty"`
-}
-
-// Left is a container that the daemon leaves to another manager. Files of earlier builds
-// have no ID: then Left stands for all containers of that name.
-type Left struct {
-	PodUID    string `json:"podUID"`
-	Container string `json:"container"`
-	ID        string `json:"id,omitempty"` // CRI id
 }
 
 var errDamaged = errors.New("journal cannot be used")

@@ -313,9 +313,9 @@ func TestOriginalOfAUnit(t *testing.T) {
 		"other order":  undo.Document{Originals: []undo.Original{moved, was}}.Journal(),
 		"one and note": undo.Document{Originals: []undo.Original{was}}.Journal(),
 	} {
-		l.Note(was)
-		l.Note(moved)
-		if all := l.UnitOriginals()["du.service"]; len(all) != 1 || all[0].Properties()[0] != (systemd.Property{Name: cgroup.UnitCPUs}) {
+		l.Originals.Note(was)
+		l.Originals.Note(moved)
+		if all := l.Originals.OfUnits()["du.service"]; len(all) != 1 || all[0].Properties()[0] != (systemd.Property{Name: cgroup.UnitCPUs}) {
 			t.Errorf("%s: %v; want no value", name, all)
 		}
 	}

@@ -113,13 +113,13 @@ func (j *Journal) WriteRecent(dir string) {
 		return
 	}
 	f := &j.facts
-	if len(j.recent)+len(f.Assignments)+len(f.Unhinted)+len(f.Others)+len(f.Claims) > recentEntries {
+	if len(j.Originals.recent)+len(f.Assignments)+len(f.Unhinted)+len(f.Others)+len(f.Claims) > recentEntries {
 		return
 	}
 	r := recent{Document: j.facts, Base: j.durable}
-	r.Change, r.Originals = j.changes, make([]Original, 0, len(j.recent))
-	for k := range j.recent {
-		if o, ok := j.originals[k]; ok {
+	r.Change, r.Originals = j.changes, make([]Original, 0, len(j.Originals.recent))
+	for k := range j.Originals.recent {
+		if o, ok := j.Originals.values[k]; ok {
 			r.Originals = append(r.Originals, o)
 		} else {
 			r.Dropped = append(r.Dropped, k)

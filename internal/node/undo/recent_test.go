@@ -62,12 +62,12 @@ func (f files) killed() {
 		{Path: "kept", File: cgroup.FileCPUs, Value: "0-7"}, {Path: "resized", File: cgroup.FileMax, Value: "1000 100000"},
 		{Path: "u", Unit: "reverted.service", File: cgroup.FileCPUs, Value: "1"}, {Path: "v", Unit: "du.service", File: cgroup.FileCPUs, Value: "2"},
 	} {
-		j.Note(o)
+		j.Originals.Note(o)
 	}
 	f.save(j)
-	j.Note(undo.Original{Path: "new", File: cgroup.FileCPUs, Value: "0-3"})
-	j.Amend(undo.Key{Path: "resized", File: cgroup.FileMax}, "2000 100000")
-	j.ForgetUnit("reverted.service")
+	j.Originals.Note(undo.Original{Path: "new", File: cgroup.FileCPUs, Value: "0-3"})
+	j.Originals.Amend(undo.Key{Path: "resized", File: cgroup.FileMax}, "2000 100000")
+	j.Originals.ForgetUnit("reverted.service")
 	j.SetAssignments([]pools.Assignment{{Key: pools.Key{PodUID: "p", Container: "app"}, CPUs: cpuset.Of(4)}})
 	if j.WriteRecent(f.RunDir); !j.Safe() || j.MustWait(j.Newest()) || j.IsSaved(j.Newest()) {
 		f.t.Fatal("the changes are not in memory alone")
@@ -183,24 +183,24 @@ func TestRecentAfterRestart(t *testing.T) {
 	}
 	second := load()
 	first := second.Newest()
-	second.Note(undo.Original{Path: "second", File: cgroup.FileCPUs})
+	second.Originals.Note(undo.Original{Path: "second", File: cgroup.FileCPUs})
 	if second.WriteRecent(f.RunDir); second.Safe() || second.Newest() != first+1 {
 		t.Fatal("changes follow a file on disk that lacks older ones, or numbers begin again")
 	}
 	f.save(second)
-	second.Note(undo.Original{Path: "third", File: cgroup.FileCPUs})
+	second.Originals.Note(undo.Original{Path: "third", File: cgroup.FileCPUs})
 	if second.WriteRecent(f.RunDir); !second.Safe() {
 		t.Fatal("changes after the save are not in memory")
 	}
 	third := load()
 	for _, path := range []cgroup.Path{"new", "second", "third"} {
-		if !third.HasOriginal(path, cgroup.FileCPUs) {
+		if !third.Originals.Has(path, cgroup.FileCPUs) {
 			t.Errorf("no original of %s after two kills", path)
 		}
 	}
 	f.save(third)
 	fourth := load()
-	fourth.Note(undo.Original{Path: "fourth", File: cgroup.FileCPUs})
+	fourth.Originals.Note(undo.Original{Path: "fourth", File: cgroup.FileCPUs})
 	if fourth.WriteRecent(f.RunDir); !fourth.Safe() {
 		t.Error("a daemon that knows the file on disk keeps no change in memory before its first save")
 	}
@@ -218,7 +218,7 @@ func TestRecentOfOlderDaemon(t *testing.T) {
 	}
 	j := d.Journal()
 	for i := range 5 { // the base of the earlier changes is 4
-		j.Note(undo.Original{Path: cgroup.Path(fmt.Sprint(i)), File: cgroup.FileCPUs})
+		j.Originals.Note(undo.Original{Path: cgroup.Path(fmt.Sprint(i)), File: cgroup.FileCPUs})
 		if i == 0 {
 			if j.WriteRecent(f.RunDir); j.Safe() {
 				t.Error("changes follow a file of an older daemon")
@@ -248,13 +248,13 @@ func TestRecentFallsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t)
 			j := undo.Document{BootID: f.boot}.Journal()
-			j.Note(undo.Original{Path: "first", File: cgroup.FileCPUs})
+			j.Originals.Note(undo.Original{Path: "first", File: cgroup.FileCPUs})
 			if j.WriteRecent(f.RunDir); j.Safe() {
 				t.Fatal("changes follow a file on disk that does not exist")
 			}
 			f.save(j)
 			for i := range c.changes {
-				j.Note(undo.Original{Path: cgroup.Path(fmt.Sprint(i)), File: cgroup.FileCPUs})
+				j.Originals.Note(undo.Original{Path: cgroup.Path(fmt.Sprint(i)), File: cgroup.FileCPUs})
 			}
 			dir := c.dir
 			if dir != "" {
@@ -264,7 +264,7 @@ func TestRecentFallsBack(t *testing.T) {
 				t.Errorf("safe %t, writes wait %t; want safe %t", j.Safe(), j.Blocks(), c.safe)
 			}
 			f.save(j)
-			j.Note(undo.Original{Path: "last", File: cgroup.FileCPUs})
+			j.Originals.Note(undo.Original{Path: "last", File: cgroup.FileCPUs})
 			if j.WriteRecent(f.RunDir); !j.Safe() {
 				t.Error("changes after a save are not kept in memory")
 			}
@@ -343,7 +343,7 @@ func BenchmarkWriteRecent(b *testing.B) {
 			var all []pools.Assignment
 			for i := range n {
 				all = append(all, pools.Assignment{Key: pools.Key{PodUID: fmt.Sprintf("6f1d1f3e-7f0c-4a6e-9a53-0000000%05d", i), Container: "app"}, CPUs: cpuset.Of(i)})
-				j.NoteAsync(undo.Original{Path: cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod6f1d1f3e_7f0c_4a6e_9a53_0000000%05d.slice/cri-containerd-%064d.scope", i, i)), File: cgroup.FileCPUs, Value: "0-255"})
+				j.Originals.NoteAsync(undo.Original{Path: cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-pod6f1d1f3e_7f0c_4a6e_9a53_0000000%05d.slice/cri-containerd-%064d.scope", i, i)), File: cgroup.FileCPUs, Value: "0-255"})
 			}
 			j.SetAssignments(all)
 			for i := 0; b.Loop(); i++ {

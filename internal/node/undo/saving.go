@@ -84,7 +84,7 @@ func (j *Journal) EndSave(upTo int, err error, now time.Time) {
 		return
 	}
 	j.durable, j.kept, j.based = upTo, max(j.kept, upTo), upTo > 0
-	maps.DeleteFunc(j.recent, func(_ Key, change int) bool { return change <= upTo })
+	maps.DeleteFunc(j.Originals.recent, func(_ Key, change int) bool { return change <= upTo })
 	if j.durable >= j.barrier {
 		j.late = nil
 	}
@@ -127,7 +127,7 @@ func (j *Journal) SaveLast(h *hostenv.Host) error {
 func (j *Journal) document() Document {
 	d := j.facts
 	d.Change = j.changes
-	d.Originals = slices.AppendSeq(make([]Original, 0, len(j.originals)), maps.Values(j.originals))
+	d.Originals = slices.AppendSeq(make([]Original, 0, len(j.Originals.values)), maps.Values(j.Originals.values))
 	d.Assignments = append([]pools.Assignment{}, d.Assignments...)
 	d.Unhinted, d.Others, d.Claims = slices.Clone(d.Unhinted), slices.Clone(d.Others), slices.Clone(d.Claims)
 	return d

@@ -23,12 +23,12 @@ func TestSaving(t *testing.T) {
 	if j.Blocks() || !j.Pending() {
 		t.Error("writes wait for a change that is no original")
 	}
-	j.Note(undo.Original{Path: "a", File: cgroup.FileCPUs})
+	j.Originals.Note(undo.Original{Path: "a", File: cgroup.FileCPUs})
 	d, upTo, due := j.BeginSave(now)
 	if !due || len(d.Originals) != 1 || !d.Resting.Equal(cpuset.Of(3)) || !j.Blocks() {
 		t.Fatalf("first save: %+v, due %t, writes wait %t", d, due, j.Blocks())
 	}
-	j.Note(undo.Original{Path: "b", File: cgroup.FileCPUs})
+	j.Originals.Note(undo.Original{Path: "b", File: cgroup.FileCPUs})
 	if _, _, due := j.BeginSave(now); due {
 		t.Error("a second save begins while the first is in progress")
 	}
@@ -87,11 +87,11 @@ func TestDropOriginals(t *testing.T) {
 	now := time.Unix(100, 0)
 	j := undo.Document{Originals: []undo.Original{{Path: "gone", File: cgroup.FileCPUs}, {Path: "here", File: cgroup.FileCPUs}, {Path: "gone", Unit: "du.service", File: cgroup.FileCPUs}}}.Journal()
 	gone := func(p cgroup.Path) bool { return p == "gone" }
-	j.DropOriginals(gone)
-	if j.Pending() || j.HasOriginal("gone", cgroup.FileCPUs) {
+	j.Originals.Drop(gone)
+	if j.Pending() || j.Originals.Has("gone", cgroup.FileCPUs) {
 		t.Error("dropping originals asks for a save, or keeps them")
 	}
-	j.Forget(gone)
+	j.Originals.Forget(gone)
 	d, _, due := j.BeginSave(now)
 	if !due || len(d.Originals) != 2 {
 		t.Errorf("save after a resync: %+v, due %t; want the originals of here and of the unit", d, due)

@@ -44,7 +44,7 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 			u.leaving = append(u.leaving, a)
 		case heir != "":
 			kept = u.Settings.Inherit(kept, heir, a)
-		case u.Inventory.HasUnnamed(names), u.Journal.UnitOriginals()[own] != nil && !u.away[own]:
+		case u.Inventory.HasUnnamed(names), u.Journal.Originals.OfUnits()[own] != nil && !u.away[own]:
 			u.leaving = append(u.leaving, a)
 		}
 	}

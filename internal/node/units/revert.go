@@ -22,7 +22,7 @@ func (u *Units) Revert() {
 		return
 	}
 	placed := u.placed()
-	for name, originals := range u.Journal.UnitOriginals() {
+	for name, originals := range u.Journal.Originals.OfUnits() {
 		if u.reverting[name] || u.Inventory.ConfiguredAs(placed, name) != "" {
 			continue
 		}
@@ -116,7 +116,7 @@ func (r reverted) apply(u *Units, now time.Time) {
 	default:
 		delete(u.reverting, r.name)
 		delete(u.away, r.name)
-		u.Journal.ForgetUnit(r.name)
+		u.Journal.Originals.ForgetUnit(r.name)
 		u.Backoffs.Forget(func(p cgroup.Path) bool { return p == r.path }) // the unit may get the same values again soon
 		u.Log.Info("unit has its CPUs back", "unit", r.name)
 	}

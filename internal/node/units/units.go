@@ -107,9 +107,9 @@ func (u *Units) NoteHosts() {
 		switch {
 		case e == nil:
 		case v.State == hostslices.Confined && e.Unit.Known && !e.Unit.CPUs.IsEmpty():
-			u.Journal.Note(undo.Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
+			u.Journal.Originals.Note(undo.Original{Path: v.Path, Unit: v.Unit, File: cgroup.FileCPUs})
 		case v.State == hostslices.Foreign && !e.Files.CPUs.IsEmpty():
-			u.Journal.Amend(undo.Key{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
+			u.Journal.Originals.Amend(undo.Key{Unit: v.Unit, File: cgroup.FileCPUs}, e.Files.CPUs.String())
 		}
 	}
 }

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, yaml string, known ...lookup.UnitStatus) *world {
 		Submit: func(_ string, job func(context.Context) units.Result) { w.jobs = append(w.jobs, job) },
 	})
 	w.configure(yaml)
-	w.Journal.Note(undo.Original{Path: duService().Path, File: cgroup.FileCPUs, Unit: du})
+	w.Journal.Originals.Note(undo.Original{Path: duService().Path, File: cgroup.FileCPUs, Unit: du})
 	_, upTo, _ := w.Journal.BeginSave(w.now)
 	w.Journal.EndSave(upTo, nil, w.now)
 	for _, u := range known {
@@ -166,7 +166,7 @@ func TestRevertEnds(t *testing.T) {
 			jobs := w.jobs
 			w.jobs = nil
 			w.Apply(jobs[0](t.Context()), w.now)
-			if _, kept := w.Journal.UnitOriginals()[du]; kept != c.kept {
+			if _, kept := w.Journal.Originals.OfUnits()[du]; kept != c.kept {
 				t.Errorf("original kept: %t, want %t", kept, c.kept)
 			}
 			if asked := len(w.jobs) > 0; asked != (c.yaml != "") {
@@ -194,7 +194,7 @@ func TestRevertOfUnitWithConfiguredPart(t *testing.T) {
 	w.Inventory.PutUnit(lookup.UnitStatus{Name: du, Unit: duService()})
 	w.Inventory.PutUnit(lookup.UnitStatus{Name: "ru.service", Unit: inner})
 	w.work()
-	if _, kept := w.Journal.UnitOriginals()[du]; kept {
+	if _, kept := w.Journal.Originals.OfUnits()[du]; kept {
 		t.Error("its original was kept")
 	}
 	if len(w.jobs) != 1 {
@@ -252,7 +252,7 @@ func TestUnitsThatLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.yaml, c.known...)
 			if c.reverted {
-				w.Journal.ForgetUnit(du)
+				w.Journal.Originals.ForgetUnit(du)
 			}
 			if got := w.settle(); got != c.want {
 				t.Errorf("assignments: %q; want %q", got, c.want)

@@ -36,14 +36,14 @@ func (n *Node) note(j *undo.Journal, w cgroup.Write) {
 	n.T.Helper()
 	unit, ok := w.Path.Unit()
 	if !ok || strings.HasPrefix(string(w.Path), "kubepods") {
-		j.NoteWrite(w, cgroup.Current{State: n.StateAt(w.Path.Scope()), Exists: true})
+		j.Originals.NoteWrite(w, cgroup.Current{State: n.StateAt(w.Path.Scope()), Exists: true})
 		return
 	}
 	st, err := n.Units.Properties(n.T.Context(), unit)
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	j.NoteUnitWrite(w, unit, st)
+	j.Originals.NoteUnitWrite(w, unit, st)
 }
 
 // MakePartition makes a cgroup a cpuset partition as a daemon does: its originals are in
@@ -66,7 +66,7 @@ func (n *Node) MakePartition(w cgroup.DesiredPartition) {
 			if o.File == cgroup.FilePartition {
 				o.Value = string(cgroup.MemberPartition)
 			}
-			n.changeJournal(func(j *undo.Journal) { j.Note(o) })
+			n.changeJournal(func(j *undo.Journal) { j.Originals.Note(o) })
 			if err := h.Cgroups.Apply(x.Write); err != nil {
 				n.T.Fatal(err)
 			}
