@@ -123,6 +123,46 @@ func TestLoopStructure(t *testing.T) {
 	}
 }
 
+// mostPackageLines returns the number of lines that the files of a package without tests may have, or
+// 0 for any number. The two packages of the core with a number of their own have one subject each.
+// TestLoopStructure has the number of the event loop's package.
+func mostPackageLines(rel string) int {
+	switch {
+	case rel == "pkg/cgroup":
+		return 5_600
+	case rel == "pkg/pools":
+		return 4_800
+	case under(rel, "internal/node"), under(rel, "internal/testing"):
+		return 4_000
+	}
+	return 0
+}
+
+// TestPackagesAreSmall checks the number of lines of packages.
+func TestPackagesAreSmall(t *testing.T) {
+	for _, p := range list(t) {
+		most := mostPackageLines(p.rel())
+		files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			src, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += strings.Count(string(src), "\n")
+		}
+		if most > 0 && lines > most {
+			t.Errorf("%s has %d lines; want at most %d: give a subject its own package", p.rel(), lines, most)
+		}
+	}
+}
+
 // TestMeasure checks the figures of a package of two files that use each other.
 func TestMeasure(t *testing.T) {
 	dir := t.TempDir()
