@@ -255,3 +255,37 @@ func FuzzPodOf(f *testing.F) {
 		}
 	})
 }
+
+// TestContainerID checks which names of cgroups contain a container id.
+func TestContainerID(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"
+	for _, test := range []struct {
+		path   string
+		driver cgroup.Driver
+		known  bool
+	}{
+		{pod + "cri-containerd-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-" + id + ".scope", cgroup.DriverSystemd, true},
+		{pod + "crio-conmon-" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "crio-" + id, cgroup.DriverSystemd, false}, // of a dropped pause container
+		{pod + "crio-" + id + ".scope/container", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id + ".scope/" + id + ".scope", cgroup.DriverSystemd, false},
+		{pod + "cri-containerd-" + id[1:] + ".scope", cgroup.DriverSystemd, false},
+		{pod[:len(pod)-1], cgroup.DriverSystemd, false},
+		{"system.slice/cri-containerd-" + id + ".scope", cgroup.DriverSystemd, false},
+		{dir + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-" + id, cgroup.DriverCgroupfs, true},
+		{dir + "crio-conmon-" + id, cgroup.DriverCgroupfs, false},
+		{dir + id + ".scope", cgroup.DriverCgroupfs, false},
+		{dir[:len(dir)-1], cgroup.DriverCgroupfs, false},
+	} {
+		want := ""
+		if test.known {
+			want = id
+		}
+		if got := cgroup.Path(test.path).ContainerID(test.driver); got != want {
+			t.Errorf("the id in %s with %s is %q; want %q", test.path, test.driver, got, want)
+		}
+	}
+}

@@ -244,6 +244,27 @@ func (p Path) HoldsPods() bool {
 	return false
 }
 
+// ContainerID returns the container id in the name of a cgroup of a pod, or "". All runtimes of
+// the kubelet use 64 hexadecimal digits.
+func (p Path) ContainerID(d Driver) string {
+	if _, _, inPod := PodOf(p.Parent()); !inPod {
+		return ""
+	}
+	if _, _, deeper := PodOf(p.Parent().Parent()); deeper {
+		return ""
+	}
+	name, isScope := strings.CutSuffix(p.Base(), ".scope")
+	if isScope != (d == DriverSystemd) {
+		return ""
+	}
+	id := name[strings.LastIndexByte(name, '-')+1:]
+	const idLength = 64
+	if len(id) != idLength || strings.Trim(id, "0123456789abcdef") != "" || !IsContainerPrefix(strings.TrimSuffix(name, id)) {
+		return ""
+	}
+	return id
+}
+
 // IsContainerPrefix reports whether the text before an id in a cgroup's name stands for a
 // container and not for its monitor (crio-conmon-ID.scope).
 func IsContainerPrefix(prefix string) bool {

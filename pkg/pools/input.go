@@ -81,6 +81,10 @@ const (
 	Infra      // the sandbox (pause) container
 )
 
+// InfraName is the name of the pause container, as CRI-O calls it. No container of a pod's
+// spec has it: upper case is not allowed there.
+const InfraName = "POD"
+
 // ContainerState is a container's state as CRI reports it.
 type ContainerState int
 

@@ -65,7 +65,7 @@ func (c *Cgroups) Note(p cgroup.Path, there bool) bool {
 		}
 		return false
 	}
-	if !IsPod(slice) || len(in) >= maxKnown || inventory.IDAt(p, c.driver) != "" {
+	if !IsPod(slice) || len(in) >= maxKnown || p.ContainerID(c.driver) != "" {
 		return false
 	}
 	if in == nil {
@@ -94,7 +94,7 @@ func (c *Cgroups) NoteAll(all []cgroup.Path) {
 func (c *Cgroups) in(slice cgroup.Path, taken map[cgroup.Path]bool, sandboxes map[string]bool) []cgroup.Path {
 	all := slices.Collect(maps.Keys(c.slices[slice]))
 	all = slices.DeleteFunc(all, func(p cgroup.Path) bool {
-		return taken[p] || sandboxes[inventory.IDAt(p, cgroup.DriverCgroupfs)]
+		return taken[p] || sandboxes[p.ContainerID(cgroup.DriverCgroupfs)]
 	})
 	slices.SortFunc(all, func(a, b cgroup.Path) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
 	return all

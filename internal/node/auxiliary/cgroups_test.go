@@ -39,7 +39,7 @@ func newWorld() *world {
 	w.inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", Ready: true, CgroupParent: base, CgroupsPath: base + ":cri-containerd:p"}})
 	w.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", CgroupsPath: base + ":cri-containerd:c", Requested: cri.Resources{Shares: 2048}}})
 	w.plan.Pods = []pools.PodPlan{{UID: "u", Namespace: "default", Name: "web", Containers: []pools.Placement{
-		{ID: "p", Name: inventory.InfraName, Kind: pools.Infra, State: pools.Running, Pool: pools.Shared, CPUs: cpuset.Of(2, 3)},
+		{ID: "p", Name: pools.InfraName, Kind: pools.Infra, State: pools.Running, Pool: pools.Shared, CPUs: cpuset.Of(2, 3)},
 		{ID: "c", Name: "app", Kind: pools.App, State: pools.Running, Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Of(4, 5)},
 	}}}
 	return w

@@ -33,7 +33,7 @@ func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
 		}
 		if e.Pod.Ready && e.Pause != "" {
 			p.Containers = append(p.Containers, pools.Container{
-				ID: id, Name: InfraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.Pod.CreatedAt.UnixNano(),
+				ID: id, Name: pools.InfraName, Kind: pools.Infra, State: pools.Running, CreatedAt: e.Pod.CreatedAt.UnixNano(),
 			})
 		}
 	}

@@ -9,10 +9,6 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
 
-// InfraName is the name of the pause container, as CRI-O calls it. No container of a pod's
-// spec has it: upper case is not allowed there.
-const InfraName = "POD"
-
 // Inventory holds the pods, containers and units of the node. It is not safe for concurrent
 // use.
 type Inventory struct {

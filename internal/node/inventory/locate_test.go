@@ -1,12 +1,10 @@
 package inventory_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -46,39 +44,5 @@ func TestLocate(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("cgroups (-want +got):\n%s", d)
-	}
-}
-
-// TestIDAt checks which names of cgroups contain a container id.
-func TestIDAt(t *testing.T) {
-	id := strings.Repeat("0123456789abcdef", 4)
-	const pod, dir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/", "kubepods/burstable/pod1/"
-	for _, test := range []struct {
-		path   string
-		driver cgroup.Driver
-		known  bool
-	}{
-		{pod + "cri-containerd-" + id + ".scope", cgroup.DriverSystemd, true},
-		{pod + "crio-" + id + ".scope", cgroup.DriverSystemd, true},
-		{pod + "crio-conmon-" + id + ".scope", cgroup.DriverSystemd, false},
-		{pod + "crio-" + id, cgroup.DriverSystemd, false}, // of a dropped pause container
-		{pod + "crio-" + id + ".scope/container", cgroup.DriverSystemd, false},
-		{pod + "cri-containerd-" + id + ".scope/" + id + ".scope", cgroup.DriverSystemd, false},
-		{pod + "cri-containerd-" + id[1:] + ".scope", cgroup.DriverSystemd, false},
-		{pod[:len(pod)-1], cgroup.DriverSystemd, false},
-		{"system.slice/cri-containerd-" + id + ".scope", cgroup.DriverSystemd, false},
-		{dir + id, cgroup.DriverCgroupfs, true},
-		{dir + "crio-" + id, cgroup.DriverCgroupfs, true},
-		{dir + "crio-conmon-" + id, cgroup.DriverCgroupfs, false},
-		{dir + id + ".scope", cgroup.DriverCgroupfs, false},
-		{dir[:len(dir)-1], cgroup.DriverCgroupfs, false},
-	} {
-		want := ""
-		if test.known {
-			want = id
-		}
-		if got := inventory.IDAt(cgroup.Path(test.path), test.driver); got != want {
-			t.Errorf("IDAt(%s, %s) = %q; want %q", test.path, test.driver, got, want)
-		}
 	}
 }

@@ -102,7 +102,7 @@ func (n *Notices) Handle(changes []cgroup.Change, targets []cgroup.Target) (r Re
 				r.All = true
 			}
 		case cgroup.Appeared:
-			if inventory.IDAt(p, n.Host.Driver) != "" {
+			if p.ContainerID(n.Host.Driver) != "" {
 				n.Exposures.Appeared(p, c.At)
 			} else {
 				r.Gone = append(r.Gone, p) // a unit that starts again: the notice replaces the notice of the end

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
 )
@@ -29,7 +28,7 @@ type found struct {
 // Track records a cgroup in the slice of a pod. It returns the ID of its container or sandbox if
 // the container is unidentified.
 func (u *Unidentified) Track(p cgroup.Path) (id string) {
-	id = inventory.IDAt(p, u.Host.Driver)
+	id = p.ContainerID(u.Host.Driver)
 	if id == "" || u.Host.Observes || u.Host.CPUManager != nil || // the kubelet's CPU manager places it
 		u.Host.Runtime == nil || u.Inventory.Container(id) != nil || u.Inventory.Pod(id) != nil || u.Has(p) || u.Others.MayPlace(u.Inventory, p.Parent()) {
 		return ""

@@ -104,7 +104,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	}
 	for pod := range m.Pods() {
 		set := state(pod.Pause).CPUs
-		e.addSet(pools.Key{PodUID: pod.UID, Container: inventory.InfraName}, set)
+		e.addSet(pools.Key{PodUID: pod.UID, Container: pools.InfraName}, set)
 		e.shared = e.shared.Union(set)
 	}
 	for _, spec := range s.Pools.Units {
@@ -177,7 +177,7 @@ func (e *evidence) addSet(owner pools.Key, cpus cpuset.Set) {
 // equal, and the pause container has another one.
 func (e *evidence) overlapsOther(owner pools.Key, cpus cpuset.Set) bool {
 	return slices.ContainsFunc(e.sets, func(s ownedSet) bool {
-		shared := e.podLevel[owner.PodUID] && s.owner.PodUID == owner.PodUID && s.owner.Container != inventory.InfraName && s.cpus.Equal(cpus)
+		shared := e.podLevel[owner.PodUID] && s.owner.PodUID == owner.PodUID && s.owner.Container != pools.InfraName && s.cpus.Equal(cpus)
 		return s.owner != owner && s.cpus.Overlaps(cpus) && !shared
 	})
 }

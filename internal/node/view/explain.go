@@ -12,7 +12,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/explain"
 	"github.com/cpupoold/cpupoold/internal/history"
 	"github.com/cpupoold/cpupoold/internal/inspect"
-	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/verdict"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
@@ -59,7 +58,7 @@ func (o *Answers) Explain(name string) (*inspect.Explanation, error) {
 	}
 	for _, i := range found {
 		c := &all[i]
-		if c.Name == inventory.InfraName && len(found) > 1 && !c.Unit {
+		if c.Name == pools.InfraName && len(found) > 1 && !c.Unit {
 			continue // explained only on request
 		}
 		if len(e.Subjects) < maxSubjects {

@@ -54,7 +54,7 @@ func (c *HistoryLog) AddAt(m *inventory.Inventory, at cgroup.Path, e history.Eve
 	} else if pod := m.PodAt(at); pod != nil {
 		e.Pod, e.PodUID = pod.Name(), pod.UID
 		if pod.Pause == at {
-			e.Container = inventory.InfraName
+			e.Container = pools.InfraName
 		}
 	} else {
 		e.Unit = m.UnitAt(at)
