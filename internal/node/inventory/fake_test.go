@@ -25,7 +25,6 @@ type fakeRuntime struct {
 	hostenv.Runtime
 	pods       map[string]cri.Pod
 	containers map[string]cri.Container
-	unlisted   map[string]bool // missing in the lists
 	silent     map[string]bool // no answer about the object
 	partial    map[string]bool // an answer without details
 	err        error           // of the lists
@@ -33,14 +32,10 @@ type fakeRuntime struct {
 
 func (f *fakeRuntime) List(context.Context) (pods []cri.Pod, containers []cri.Container, err error) {
 	for id, p := range f.pods {
-		if !f.unlisted[id] {
-			pods = append(pods, cri.Pod{ID: id, UID: p.UID, Namespace: p.Namespace, Name: p.Name, Ready: p.Ready, CreatedAt: p.CreatedAt})
-		}
+		pods = append(pods, cri.Pod{ID: id, UID: p.UID, Namespace: p.Namespace, Name: p.Name, Ready: p.Ready, CreatedAt: p.CreatedAt})
 	}
 	for id, c := range f.containers {
-		if !f.unlisted[id] {
-			containers = append(containers, cri.Container{ID: id, PodID: c.PodID, Name: c.Name, State: c.State, CreatedAt: c.CreatedAt})
-		}
+		containers = append(containers, cri.Container{ID: id, PodID: c.PodID, Name: c.Name, State: c.State, CreatedAt: c.CreatedAt})
 	}
 	return pods, containers, f.err
 }
@@ -85,7 +80,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, Inventory: inventory.New(cgroup.DriverSystemd), now: time.Now(),
-		runtime: &fakeRuntime{pods: make(map[string]cri.Pod), containers: make(map[string]cri.Container), unlisted: make(map[string]bool), silent: make(map[string]bool), partial: make(map[string]bool)},
+		runtime: &fakeRuntime{pods: make(map[string]cri.Pod), containers: make(map[string]cri.Container), silent: make(map[string]bool), partial: make(map[string]bool)},
 		tree:    testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)}),
 	}
 	w.UseClock(func() time.Time { return w.now })

@@ -85,25 +85,6 @@ func TestNoteProcesses(t *testing.T) {
 	}
 }
 
-// TestListInPods checks that a listing contains the cgroups in the slices of pods on request.
-func TestListInPods(t *testing.T) {
-	w := newWorld(t)
-	w.run(cri.Running)
-	const monitor = "kubepods.slice/" + slice + "/crio-conmon-c.scope"
-	w.tree.MkdirAll(monitor)
-	for range 2 { // the pod is new, and then known
-		for _, asked := range []bool{false, true} {
-			q := w.Query(nil, false)
-			q.InPods = asked
-			found := q.List(t.Context(), &w.host)
-			if got := len(found.InPods) == 1 && found.InPods[0] == monitor; got != asked {
-				t.Errorf("asked %t: %v", asked, found.InPods)
-			}
-		}
-		w.list()
-	}
-}
-
 // TestLost checks which containers without a cgroup are reported, after a minute and two listings.
 func TestLost(t *testing.T) {
 	const own = "kubepods.slice/" + slice + "/cri-containerd-c.scope"

@@ -192,23 +192,6 @@ func TestUnlistedSandboxEnds(t *testing.T) {
 	}
 }
 
-// TestSandboxNewerThanTheList checks that List fetches a sandbox that the runtime has, but
-// does not list yet, for new and for known containers.
-func TestSandboxNewerThanTheList(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		w := newWorld(t)
-		w.run(cri.Running)
-		if known {
-			w.fetchContainer("c", w.Clock())
-		}
-		w.runtime.unlisted["p"] = true
-		w.list()
-		if p := w.Pod("p"); p == nil || p.Pod.Name != "a" {
-			t.Errorf("container known %t: pod %+v", known, p)
-		}
-	}
-}
-
 // TestStillborn checks that a container that was created and not started when its pod
 // stopped does not keep the pod: it can never start.
 func TestStillborn(t *testing.T) {
