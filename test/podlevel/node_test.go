@@ -123,7 +123,7 @@ func (n *node) held() (cpus int) {
 
 // unaccounted returns the use of pools that the node subtracts from its resources.
 func (n *node) unaccounted(names workload.Names, record nodestatus.Record) (all []string) {
-	v := view.Node{Settings: &n.settings, Plan: &n.plan, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}
+	v := view.Node{Settings: &n.settings, Plan: &n.plan, Planned: true, Objects: inventory.New(cgroup.DriverSystemd).Objects()}
 	for _, a := range nodestatus.Advertise(v.Pools(), v.Pods(), record) {
 		name := "shared"
 		if a.Name == names.GuaranteedResource() {

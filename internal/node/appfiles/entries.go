@@ -13,7 +13,7 @@ import (
 func (f *Files) Entry(pod *pools.PodPlan, c *pools.Placement, shared cpuset.Set) appcpus.Entry {
 	var housekeeping cpuset.Set
 	if c.Exclusive {
-		housekeeping = f.Settings.HousekeepingOf(f.Inventory.PodByUID(pod.UID).Annotations(), c.Name, c.CPUs)
+		housekeeping = f.Settings.HousekeepingOf(f.Objects.PodByUID(pod.UID).Annotations(), c.Name, c.CPUs)
 	}
 	return appcpus.Entry{
 		PodUID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Pool: string(c.Pool), Type: c.Type,
@@ -41,7 +41,7 @@ func (f *Files) entriesOf(plan *pools.Plan, targets []cgroup.Target) iter.Seq[ap
 			e := appcpus.Entry{
 				Unit: u.Name, Pool: string(u.Pool), Type: u.Type,
 				CPUs: u.CPUs, Exclusive: u.Exclusive, Nodes: f.Settings.Nodes(u.CPUs), SharedCPUs: plan.Shared,
-				Verified: verified[f.Inventory.UnitName(u.Name)],
+				Verified: verified[f.Objects.Units().NameOf(u.Name)],
 			}
 			if !yield(e) {
 				return

@@ -32,11 +32,11 @@ const Timeout = 2 * time.Second
 
 // Sources are the values that a [Files] reads.
 type Sources struct {
-	Settings  *desired.Settings
-	Inventory *inventory.Inventory
-	Cache     *kernelstate.Cache
-	Log       *slog.Logger
-	CRIO      bool // the runtime is CRI-O
+	Settings *desired.Settings
+	Objects  *inventory.Objects
+	Cache    *kernelstate.Cache
+	Log      *slog.Logger
+	CRIO     bool // the runtime is CRI-O
 }
 
 // Files holds the files from which applications read their CPUs.

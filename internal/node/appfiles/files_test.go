@@ -66,7 +66,7 @@ func newWorld(t *testing.T) *world {
 	m := inventory.New(cgroup.DriverSystemd)
 	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "du", Namespace: "ran"}})
 	log := slog.New(slog.DiscardHandler)
-	w.Files = appfiles.New(appfiles.Sources{Settings: s, Inventory: m, Cache: kernelstate.New(&w.kernel, log), Log: log},
+	w.Files = appfiles.New(appfiles.Sources{Settings: s, Objects: m.Objects(), Cache: kernelstate.New(&w.kernel, log), Log: log},
 		func(entries []appcpus.Entry, whole bool) appcpus.Result {
 			w.entries, w.whole = entries, whole
 			return appcpus.Result{}
@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) read(cpus cpuset.Set) {
 	w.kernel.state = cgroup.State{Path: path, CPUs: cpus, Effective: cpus, HasCPUSet: true, Populated: true, Quota: -1}
 	w.Cache.Invalidate(path)
-	w.Cache.Refresh(w.wants, w.Inventory)
+	w.Cache.Refresh(w.wants, w.Objects)
 }
 
 // write makes the job that is due, and passes the result on. It reports whether one was due.

@@ -136,7 +136,7 @@ func (c *Cgroups) refresh(p cgroup.Path, read func(cgroup.Path) (cgroup.State, e
 
 // Problems returns the problems of the auxiliary cgroups that the last Place has not placed,
 // sorted by pod, and of containers without a cgroup.
-func (c *Cgroups) Problems(m *inventory.Inventory) []pools.Problem {
+func (c *Cgroups) Problems(m *inventory.Objects) []pools.Problem {
 	all := c.lostProblems(m)
 	if c == nil || len(c.slices) == 0 {
 		return all
@@ -168,10 +168,10 @@ func (c *Cgroups) Problems(m *inventory.Inventory) []pools.Problem {
 }
 
 // lostProblems skips containers of a virtual machine, which run in its sandbox's cgroup.
-func (c *Cgroups) lostProblems(m *inventory.Inventory) (all []pools.Problem) {
+func (c *Cgroups) lostProblems(m *inventory.Objects) (all []pools.Problem) {
 	for e, since := range m.Lost() {
-		pod := m.PodOf(e)
-		if c.HasSandbox(m, pod) {
+		pod := e.Pod()
+		if c.HasSandbox(pod) {
 			continue
 		}
 		cpus := "its exclusive CPUs are"

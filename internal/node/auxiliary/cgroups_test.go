@@ -55,7 +55,7 @@ func (w *world) add(name string, st cgroup.State) cgroup.Path {
 }
 
 func (w *world) place() []inspect.Auxiliary {
-	return w.Place(auxiliary.Facts{Inventory: w.inventory, Plan: &w.plan, Shared: w.shared, Owned: cpuset.Of(4, 5), Wrote: func(cgroup.Path) bool { return w.wrote }, Read: func(p cgroup.Path) (cgroup.State, error) {
+	return w.Place(auxiliary.Facts{Objects: w.inventory.Objects(), Plan: &w.plan, Shared: w.shared, Owned: cpuset.Of(4, 5), Wrote: func(cgroup.Path) bool { return w.wrote }, Read: func(p cgroup.Path) (cgroup.State, error) {
 		st, ok := w.states[p]
 		if !ok {
 			return st, cgroup.ErrGone
@@ -193,14 +193,14 @@ func TestLimits(t *testing.T) {
 	if len(placed) != 64 || placed[0].Kind != "sandbox" || placed[1].Kind != "monitor" || path.Base(placed[2].Cgroup) != "a0000" {
 		t.Errorf("%d placed: %v", len(placed), placed[:3])
 	}
-	problems := w.Problems(w.inventory)
+	problems := w.Problems(w.inventory.Objects())
 	if len(problems) != 1 || problems[0].Code != "TooManyPodCgroups" || problems[0].Pod != "default/web" || !strings.Contains(problems[0].Text, "1024 cgroups") {
 		t.Errorf("problems %v", problems)
 	}
 	for p := range w.states {
 		w.Note(p, false)
 	}
-	if len(w.place()) > 0 || len(w.Problems(w.inventory)) > 0 {
+	if len(w.place()) > 0 || len(w.Problems(w.inventory.Objects())) > 0 {
 		t.Error("removed cgroups are placed or reported")
 	}
 }
@@ -212,14 +212,14 @@ func TestWithoutCPUSet(t *testing.T) {
 	p := w.add("left", cgroup.State{})
 	w.place()
 	var codes []string
-	for _, problem := range w.Problems(w.inventory) {
+	for _, problem := range w.Problems(w.inventory.Objects()) {
 		codes = append(codes, string(problem.Code))
 	}
 	if d := cmp.Diff([]string{"PodCgroupWithoutCPUSet"}, codes); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
 	w.states[p] = cgroup.State{HasCPUSet: true}
-	if len(w.place()) != 1 || len(w.Problems(w.inventory)) > 0 {
+	if len(w.place()) != 1 || len(w.Problems(w.inventory.Objects())) > 0 {
 		t.Error("a cgroup that has the controller now is not placed")
 	}
 	delete(w.states, p)

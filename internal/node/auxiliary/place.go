@@ -28,12 +28,12 @@ func Target(g *inspect.Auxiliary) cgroup.Target {
 
 // Facts holds the values on which Place depends.
 type Facts struct {
-	Inventory *inventory.Inventory
-	Plan      *pools.Plan
-	Shared    cpuset.Set // CPUs of the shared pool without exclusive CPUs; empty: not to be used
-	Owned     cpuset.Set // exclusive CPUs
-	Read      func(cgroup.Path) (cgroup.State, error)
-	Wrote     func(cgroup.Path) bool // reports whether the daemon has written the CPUs of a cgroup
+	Objects *inventory.Objects
+	Plan    *pools.Plan
+	Shared  cpuset.Set // CPUs of the shared pool without exclusive CPUs; empty: not to be used
+	Owned   cpuset.Set // exclusive CPUs
+	Read    func(cgroup.Path) (cgroup.State, error)
+	Wrote   func(cgroup.Path) bool // reports whether the daemon has written the CPUs of a cgroup
 }
 
 // Place returns the desired CPUs, sorted by slice, for maxPlaced cgroups of each pod.
@@ -41,7 +41,7 @@ func (c *Cgroups) Place(f Facts) (all []inspect.Auxiliary) {
 	if c == nil || len(c.slices) == 0 {
 		return nil
 	}
-	b := c.look(f.Inventory)
+	b := c.look(f.Objects)
 	plans := make(map[string]*pools.PodPlan)
 	for i := range f.Plan.Pods {
 		plans[f.Plan.Pods[i].UID] = &f.Plan.Pods[i]
@@ -74,10 +74,10 @@ func (f *Facts) place(g *inspect.Auxiliary, p cgroup.Path, plan *pools.PodPlan, 
 		return !system && !g.CPUs.IsEmpty() && (f.Wrote(p) || !f.hasOthers(p))
 	}
 	for _, e := range sandboxes {
-		if !f.Inventory.IsSandboxCgroup(p, e.Pod.ID) {
+		if !e.IsSandboxCgroup(p) {
 			continue
 		}
-		if s, ok := SandboxOf(f.Inventory, plan, e.Pod.ID); ok {
+		if s, ok := SandboxOf(f.Objects, plan, e.Pod.ID); ok {
 			s.Cgroup, s.PodUID, s.Pod = g.Cgroup, g.PodUID, g.Pod
 			*g = s
 			return !g.CPUs.IsEmpty()
@@ -118,7 +118,7 @@ func (f *Facts) hasOthers(p cgroup.Path) bool {
 // SandboxOf returns the CPUs of the cgroup in which the containers of a sandbox run: all CPUs
 // of these containers. The set is empty if the CPUs of one of them are not known: the cgroup
 // keeps its CPUs. The result is false without containers.
-func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (inspect.Auxiliary, bool) {
+func SandboxOf(m *inventory.Objects, plan *pools.PodPlan, sandbox string) (inspect.Auxiliary, bool) {
 	g := inspect.Auxiliary{Kind: kindSandbox, PodUID: plan.UID, Pod: plan.Namespace + "/" + plan.Name, Reason: "the containers of the pod run in this cgroup"}
 	var own cpuset.Set
 	for i := range plan.Containers {
@@ -146,12 +146,12 @@ func SandboxOf(m *inventory.Inventory, plan *pools.PodPlan, sandbox string) (ins
 }
 
 // HasSandbox reports whether a pod's slice has a cgroup of its sandbox next to the pause container.
-func (c *Cgroups) HasSandbox(m *inventory.Inventory, e *inventory.Pod) bool {
+func (c *Cgroups) HasSandbox(e *inventory.Pod) bool {
 	if c == nil {
 		return false
 	}
 	for p := range c.slices[e.Slice] {
-		if m.IsSandboxCgroup(p, e.Pod.ID) {
+		if e.IsSandboxCgroup(p) {
 			return true
 		}
 	}
@@ -164,7 +164,7 @@ type objects struct {
 	sandboxes map[string]bool
 }
 
-func (c *Cgroups) look(m *inventory.Inventory) objects {
+func (c *Cgroups) look(m *inventory.Objects) objects {
 	b := objects{pods: make(map[cgroup.Path][]*inventory.Pod), taken: make(map[cgroup.Path]bool), sandboxes: make(map[string]bool)}
 	for _, p := range m.PodCgroups() {
 		b.taken[p] = true

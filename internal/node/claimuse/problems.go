@@ -18,13 +18,13 @@ const (
 
 // Problems returns a problem for each container with a reference that is not believed, or to a claim
 // that the container cannot use.
-func (n *Node) Problems(m *inventory.Inventory) (all []pools.Problem) {
+func (n *Node) Problems(m *inventory.Objects) (all []pools.Problem) {
 	for e := range m.Containers() {
 		if e.Container.Claims.IsEmpty() || e.Container.State == cri.Exited || e.IsPlacedElsewhere() {
 			continue
 		}
 		p := pools.Problem{Container: e.Container.Name}
-		if pod := m.PodOf(e); pod != nil {
+		if pod := e.Pod(); pod != nil {
 			p.PodUID, p.Pod = pod.UID, pod.Name()
 		}
 		switch _, unbelieved, err := n.Find(e.Container.Claims, p.PodUID); {

@@ -31,7 +31,7 @@ func facts(t *testing.T) clusterstate.Facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return clusterstate.Facts{Ready: true, Node: view.Node{Settings: s, Plan: &pools.Plan{Shared: s.Pools.Shared}, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}}
+	return clusterstate.Facts{Ready: true, Node: view.Node{Settings: s, Plan: &pools.Plan{Shared: s.Pools.Shared}, Planned: true, Objects: inventory.New(cgroup.DriverSystemd).Objects()}}
 }
 
 // TestCondition checks that the most severe of several facts is the condition.

@@ -96,11 +96,11 @@ func idleNode(b *testing.B) *running {
 		l.Runtime = there
 		read := *l.cache
 		*l.cache = *kernelstate.New(fakeKernel(func(p cgroup.Path) cgroup.State { return read.Current(p).State }), l.log)
-		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.cache.Refresh(l.last.Targets, l.inventory.Objects())
 		for _, t := range l.last.Targets {
 			l.cache.SetRecord(t.Path, read.Current(t.Path))
 		}
-		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.cache.Refresh(l.last.Targets, l.inventory.Objects())
 	})
 	n.forget()
 	n.Runtime.Forget()
@@ -111,7 +111,7 @@ func idleNode(b *testing.B) *running {
 func (r *running) checkListings() {
 	r.T.Helper()
 	r.inspect(func(l *Loop) {
-		if p, c := l.inventory.Len(); l.publisher.States.RuntimeErr() != nil || p != 125 || c != 250 {
+		if p, c := l.inventory.Objects().Len(); l.publisher.States.RuntimeErr() != nil || p != 125 || c != 250 {
 			r.T.Errorf("%d pods, %d containers, %v", p, c, l.publisher.States.RuntimeErr())
 		}
 	})

@@ -28,7 +28,7 @@ func (c claimChange) apply(l *Loop) {
 		l.planner.Assign(slices.DeleteFunc(slices.Clone(l.planner.Assignments()), func(a pools.Assignment) bool { return a.Claim == c.UID }))
 	}
 	if err == nil && c.Claim != nil {
-		for e := range l.inventory.Members(c.Claim.PodUID) { // of a claim that a lost journal had
+		for e := range l.inventory.Objects().Members(c.Claim.PodUID) { // of a claim that a lost journal had
 			if e.Container.State != cri.Exited {
 				_ = l.useClaims(e.Container.Claims, c.Claim.PodUID, e.Container.Name) // a problem shows the error
 			}
@@ -45,7 +45,7 @@ func (l *Loop) decideClaim(c *claims.Change) error {
 	switch {
 	case !l.last.Planned:
 		return errors.New("the daemon has not finished its first pass; try again")
-	case c.Claim != nil && !l.inventory.HasNRI(): // its containers would run in the shared pool
+	case c.Claim != nil && !l.inventory.Objects().HasNRI(): // its containers would run in the shared pool
 		return errors.New(inspect.ClaimsWithoutNRI)
 	}
 	plan := func(claim pools.Claim) pools.Plan {
@@ -75,7 +75,7 @@ func (l *Loop) useClaims(refs cri.ClaimRefs, podUID, container string) error {
 
 // running returns the names of the containers of a claim that have not ended.
 func (l *Loop) running(claim pools.Claim) (names []string) {
-	for c := range l.inventory.Members(claim.PodUID) {
+	for c := range l.inventory.Objects().Members(claim.PodUID) {
 		if slices.Contains(claim.Containers, c.Container.Name) && c.Container.State != cri.Exited {
 			names = append(names, c.Container.Name)
 		}

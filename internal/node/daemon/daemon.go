@@ -207,6 +207,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 	usable, machine := usablecpus.NewReader(h.CPUs, h.Cgroups, o.Topology, o.Log)
 	journal, log := j.Journal(), o.Log
 	m, cache, inPods, tree := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), auxiliary.New(h.Driver), treewatch.New(log)
+	objects := m.Objects()
 	l := &Loop{
 		Host:      h,
 		log:       log,
@@ -221,26 +222,26 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		memory:    memrelease.New(),
 	}
 	l.planner = planning.New(planning.Sources{
-		Host: &l.Host, Log: log, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, AskHints: l.askHints,
+		Host: &l.Host, Log: log, Settings: &l.settings, Objects: objects, Cache: cache, Journal: journal, Auxiliary: inPods, AskHints: l.askHints,
 	}, o.Config.WeightFormula)
 	facts := &l.planner.Facts
-	l.refusalLog, l.units, l.drifts = refusal.New(m, facts.Hints, log), newUnits(l), newDrifts(l)
+	l.refusalLog, l.units, l.drifts = refusal.New(objects, facts.Hints, log), newUnits(l), newDrifts(l)
 	l.partitions = partition.New(partition.Sources{
-		Host: &l.Host, Log: log, Settings: &l.settings, Inventory: m, Others: &facts.Others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
+		Host: &l.Host, Log: log, Settings: &l.settings, Objects: objects, Others: &facts.Others, Cache: cache, Memory: h.Cgroups.PartitionMemory(),
 		Backoffs: l.backoffs, Journal: journal, Quiet: facts.Quiet, Save: l.save, Count: func(w cgroup.Write, err error) { l.publisher.Count(w, err) },
 	})
 	l.publisher = publish.New(publish.Sources{
-		Facts: facts, Host: &l.Host, Log: log, Now: now, Notify: notify, Settings: &l.settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs,
+		Facts: facts, Host: &l.Host, Log: log, Now: now, Notify: notify, Settings: &l.settings, Objects: objects, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: l.backoffs,
 		Partitions: l.partitions, Units: l.units, Drifts: l.drifts, Refusals: l.refusalLog, Watch: tree, Requests: l.requests, OpenAudit: auditor.Open,
 		OpenLive: func() (liveaudit.Program, error) { return liveaudit.Open(h.Possible) }, CgroupExists: liveaudit.Exists, Refresh: func() { l.box.Post(tuned{}) },
 	})
 	l.notices = notices.New(notices.Sources{
-		Host: &l.Host, Log: log, Inventory: m, Cache: cache, Originals: journal.Originals, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,
+		Host: &l.Host, Log: log, Objects: objects, Cache: cache, Originals: journal.Originals, Auxiliary: inPods, Others: &facts.Others, Partitions: l.partitions,
 		Drifts: l.drifts, Exposures: l.publisher.Exposures, Tree: tree,
 	})
 	l.publisher.States.Withhold(machine.Withheld)
 	l.moves = moves.New(moves.Sources{
-		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Inventory: m, Cache: cache, Backoffs: l.backoffs, Journal: journal,
+		Log: o.Log, History: l.publisher.History(), Settings: &l.settings, Objects: objects, Cache: cache, Backoffs: l.backoffs, Journal: journal,
 	})
 	l.watchers = newWatchers(l, o, usable)
 	l.inventory.UseClock(now)

@@ -12,8 +12,8 @@ import (
 // newDrifts returns a tracker for the external writes to the cgroups of the loop.
 func newDrifts(l *Loop) *drift.Tracker {
 	return drift.New(drift.Sources{
-		Inventory: l.inventory, Cache: l.cache, Originals: l.journal.Originals, Backoffs: l.backoffs, Formula: &l.planner.Formula, Log: l.log,
-		AddEvent: func(at cgroup.Path, e history.Event) { l.publisher.History().AddAt(l.inventory, at, e) },
+		Objects: l.inventory.Objects(), Cache: l.cache, Originals: l.journal.Originals, Backoffs: l.backoffs, Formula: &l.planner.Formula, Log: l.log,
+		AddEvent: func(at cgroup.Path, e history.Event) { l.publisher.History().AddAt(l.inventory.Objects(), at, e) },
 	})
 }
 
@@ -27,7 +27,7 @@ func (l *Loop) followDrifts(now time.Time) {
 		})
 	}
 	for _, t := range hosts { // an administrator may have set the CPUs of the unit
-		l.units.Ask(l.inventory.UnitAt(t.Path), l.now())
+		l.units.Ask(l.inventory.Objects().Units().At(t.Path), l.now())
 	}
 }
 

@@ -187,7 +187,7 @@ func TestReplyWaitsForJournal(t *testing.T) {
 			if sent := len(answer) > 0; sent != c.sent {
 				t.Fatalf("reply sent: %t; want %t\n%s", sent, c.sent, s.out.String())
 			}
-			known := s.loop.inventory.Container(s.ids["web/app"]) != nil
+			known := s.loop.inventory.Objects().Container(s.ids["web/app"]) != nil
 			if want := name != "canceled"; known != want {
 				t.Errorf("the inventory has the container: %t; want %t", known, want)
 			}

@@ -59,15 +59,15 @@ func TestOwnRecordEndsStart(t *testing.T) {
 		began := l.now()
 		l.inventory.BeginWatch(began)
 		l.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", State: cri.Created, CreatedAt: began, CgroupsPath: "kubepods-pod1.slice:cri-containerd:1"}})
-		l.inventory.Container("1").FoundBy(telemetry.WaySpec)
+		l.inventory.Objects().Container("1").Exposure().FoundBy(telemetry.WaySpec)
 		l.last.Targets = []cgroup.Target{{Container: "1", Path: p, CPUs: shared}}
 		st := cgroup.State{Path: p, Effective: cpuset.Range(0, 7)}
 		*l.cache = *kernelstate.New(fakeKernel(func(cgroup.Path) cgroup.State { return st }), l.log)
-		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.cache.Refresh(l.last.Targets, l.inventory.Objects())
 		l.publisher.Exposures.NoteFirstReads(l.last.Targets)
 		st.CPUs, st.Effective = shared, shared
 		l.cache.Invalidate(p)
-		l.cache.Refresh(l.last.Targets, l.inventory)
+		l.cache.Refresh(l.last.Targets, l.inventory.Objects())
 		l.publisher.Exposures.Observe(l.last.Targets, l.units.Scopes().IsAnswered, l.notices.Unidentified.All(), began.Add(took))
 		l.inventory.Event(cri.Event{ContainerID: "1", Kind: cri.ContainerStarted}) // systemd has its scope
 		if ask := l.units.Scopes().Ask(l.last.Targets); len(ask) != 1 {

@@ -97,7 +97,7 @@ func (l *Loop) decideCreate(a *requests.Create, pod *pools.PodPlan, p *pools.Pla
 	case p == nil:
 		return nri.Reply{}, errUnknownPod
 	case p.Pool == pools.Other:
-		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
+		return replyUnmanaged(a, l.inventory.Objects().Container(a.Container.ID)), nil
 	case p.Refused != nil && refuse:
 		l.refusalLog.NoteUncreated(pod, p)
 		return nri.Reply{}, fmt.Errorf("%s: %s", p.Refused.Code, p.Refused.Why)
@@ -161,7 +161,7 @@ func (l *Loop) obtainable(p *pools.Placement) (cpus, occupied cpuset.Set, by cgr
 			occupied, by = occupied.Union(held), at
 		}
 	}
-	for path, held := range l.cache.Held(l.last.Targets, p, l.inventory.CgroupOf(p)) {
+	for path, held := range l.cache.Held(l.last.Targets, p, l.inventory.Objects().CgroupOf(p)) {
 		note(held, path)
 	}
 	for path, held := range l.units.Leaving() {
@@ -184,7 +184,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 	} else {
 		given.CPUs, given.Mixed = cpus, cpuset.Set{}
 	}
-	e := l.inventory.Container(a.Container.ID)
+	e := l.inventory.Objects().Container(a.Container.ID)
 	l.journal.Originals.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
 	e.Answer(cpus, p.Mems)
 	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
@@ -208,7 +208,7 @@ func (l *Loop) decideStart(a *requests.Start, p *pools.Placement, t *cgroup.Targ
 		return nil
 	}
 	if t == nil {
-		if late || l.inventory.IsHosted(a.ID) {
+		if late || l.inventory.Objects().Container(a.ID).IsHosted() {
 			return nil
 		}
 		return requests.ErrUndecided

@@ -334,7 +334,7 @@ func TestHostIsNotToldAgain(t *testing.T) {
 		failed := 0
 		r.inspect(func(l *Loop) {
 			for _, name := range l.settings.UnitNames() {
-				if e := l.inventory.Unit(name); e != nil && e.Err != nil {
+				if e := l.inventory.Objects().Units().Get(name); e != nil && e.Err != nil {
 					failed++
 				}
 			}

@@ -20,7 +20,7 @@ type hintsArrived struct{ numahints.Answer }
 
 func (e hintsArrived) apply(l *Loop) {
 	before := l.planner.Hints.State()
-	incomplete := l.planner.Hints.Take(e.Answer, l.inventory, l.now())
+	incomplete := l.planner.Hints.Take(e.Answer, l.inventory.Objects(), l.now())
 	switch state := l.planner.Hints.State(); {
 	case state == telemetry.SourceOK && before == telemetry.SourceLost:
 		l.log.Info("the kubelet reports NUMA nodes of devices and memory again")
@@ -46,7 +46,7 @@ func (kubeletArrived) ownResult() {}
 
 func (e kubeletArrived) apply(l *Loop) {
 	before := l.planner.Kubelet.Err()
-	l.planner.Kubelet.Take(e.Answer, l.inventory, l.now())
+	l.planner.Kubelet.Take(e.Answer, l.inventory.Objects(), l.now())
 	switch err := l.planner.Kubelet.Err(); {
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		l.log.Warn("the kubelet's allocation of CPUs is unknown or outdated", "error", err)

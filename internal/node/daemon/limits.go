@@ -60,7 +60,7 @@ func (l *Loop) diff(want []cgroup.Target, o cgroup.Options, now time.Time) ([]cg
 		m.mark(p, noRecord)
 	}
 	for i := range want {
-		if e := l.inventory.Container(want[i].Container); e != nil && e.IsUnconfirmed() {
+		if e := l.inventory.Objects().Container(want[i].Container); e != nil && e.IsUnconfirmed() {
 			m.mark(e.Path, noRecord)
 		}
 	}

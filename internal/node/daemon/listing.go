@@ -57,7 +57,7 @@ func (l *Loop) begin() {
 	if l.CRIO != nil { // before the first request with annotations that only it names
 		crio := l.CRIO()
 		l.Annotations.Learn(crio)
-		l.planner.Others.Learn(crio, l.inventory)
+		l.planner.Others.Learn(crio, l.inventory.Objects())
 	}
 	l.watchers.openNRI()
 	l.schedule.resync.set(l.now().Add(firstAnswer))
@@ -88,7 +88,7 @@ func (e listed) apply(l *Loop) {
 	l.notices.Removed.Listed()
 	l.units.Scopes().AskAgain()
 	l.units.RevertAgain()
-	l.planner.Others.Learn(e.Crio, l.inventory)
+	l.planner.Others.Learn(e.Crio, l.inventory.Objects())
 	l.inventory.Merge(e.Listing)
 	for _, u := range e.Units {
 		l.units.Note(u, l.now())
@@ -127,7 +127,7 @@ func (l *Loop) prune() {
 	l.backoffs.Forget(gone)
 	l.publisher.Exposures.Forget(gone)
 	there := make(map[string]bool)
-	for p := range l.inventory.Pods() {
+	for p := range l.inventory.Objects().Pods() {
 		there[p.UID] = true
 	}
 	l.planner.Hints.Forget(there)
@@ -139,7 +139,7 @@ func (l *Loop) prune() {
 func (l *Loop) cgroupGone(p cgroup.Path) {
 	l.partitions.Memory.Gone(p)
 	l.publisher.Live.Gone(string(p))
-	if name := l.inventory.UnitAt(p); name != "" {
+	if name := l.inventory.Objects().Units().At(p); name != "" {
 		l.cache.Invalidate(p)
 		l.units.Ask(name, l.now())
 		return

@@ -159,7 +159,7 @@ func (p *liveProgram) now() map[int][]string {
 
 // differs compares the watched CPUs with the plan and the cgroups of a loop.
 func (p *liveProgram) differs(l *Loop) error {
-	o := l.settings.Ownership(l.last.Plan, l.inventory, l.last.Hosts, l.last.Auxiliary)
+	o := l.settings.Ownership(l.last.Plan, l.inventory.Objects(), l.last.Hosts, l.last.Auxiliary)
 	watched, owned := p.now(), cpuset.Set{}
 	for _, place := range o.Places {
 		if !place.Exclusive {

@@ -75,7 +75,7 @@ func (l *Loop) assignmentsAfter(m *moves.Move, now time.Time) ([]pools.Assignmen
 	// Two owners that exchange CPUs need a free CPU for the moment between.
 	_, deferred := l.diff(after.Targets, l.planner.DiffOptions(after.Plan, moment), now)
 	for _, t := range after.Targets {
-		if err := moves.Waits(t, deferred); err != nil && l.settings.OwnerOf(t, l.inventory) == m.Key() {
+		if err := moves.Waits(t, deferred); err != nil && l.settings.OwnerOf(t, l.inventory.Objects()) == m.Key() {
 			return nil, fmt.Errorf("cannot be carried out: %w", err)
 		}
 	}

@@ -37,8 +37,8 @@ func (e nriChanged) apply(l *Loop) {
 		l.list() // NRI has answered
 	}
 	l.publisher.States.NRI(e.state, e.err)
-	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.HasNRI() {
-		for c := range l.inventory.Containers() {
+	if l.inventory.SetNRI(e.state == nri.Connected); !l.inventory.Objects().HasNRI() {
+		for c := range l.inventory.Objects().Containers() {
 			if c.Container.State == cri.Created {
 				l.cache.Invalidate(c.Path) // the runtime no longer asks before it starts
 			}
@@ -180,7 +180,7 @@ type podResized struct {
 	total cri.Resources
 }
 
-func (e podResized) apply(l *Loop) { l.inventory.SetTotal(e.id, e.total) }
+func (e podResized) apply(l *Loop) { l.inventory.Objects().Pod(e.id).SetTotal(e.total) }
 
 // containerHint reports a change of a container.
 type containerHint struct{ id string }
@@ -188,7 +188,7 @@ type containerHint struct{ id string }
 func (containerHint) scope(*Loop) scope { return scopeOne }
 
 func (e containerHint) apply(l *Loop) {
-	if l.inventory.Container(e.id) != nil {
+	if l.inventory.Objects().Container(e.id) != nil {
 		l.fetchContainer(e.id)
 	}
 }
@@ -199,7 +199,7 @@ type podHint struct{ id string }
 func (podHint) scope(*Loop) scope { return scopeOne }
 
 func (e podHint) apply(l *Loop) {
-	if l.inventory.Pod(e.id) != nil {
+	if l.inventory.Objects().Pod(e.id) != nil {
 		l.fetchPod(e.id)
 	}
 }
@@ -232,7 +232,7 @@ func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Plac
 	case p == nil:
 		return nri.Reply{}, errUnknownPod
 	case p.Pool == pools.Other, l.CPUManager != nil: // the request has the CPUs of the kubelet
-		return replyUnmanaged(a, l.inventory.Container(a.Container.ID)), nil
+		return replyUnmanaged(a, l.inventory.Objects().Container(a.Container.ID)), nil
 	}
 	whole := p.Pool == pools.Guaranteed || p.Refused != nil || p.Reason.Code == pools.CodeWaiting
 	weighs := p.Shares != 0 && !l.planner.Formula.IsAnswered() // its original needs the formula
@@ -255,7 +255,7 @@ func (l *Loop) decideEarly(a *requests.Create, pod *pools.PodPlan, p *pools.Plac
 // container with recorded CPUs has them from a reply or from the kubelet. Any other container was
 // created while no daemon ran. It must not start on exclusive CPUs.
 func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
-	e := l.inventory.Container(a.ID)
+	e := l.inventory.Objects().Container(a.ID)
 	switch {
 	case e != nil && !e.Recorded.IsEmpty():
 		return nil
@@ -263,7 +263,7 @@ func (l *Loop) decideEarlyStart(a *requests.Start, now time.Time) error {
 		return requests.ErrUndecided
 	case e == nil || l.CPUManager != nil:
 		return nil
-	case l.inventory.MayBeExclusive(e) && l.settings.Config.OnRefusal != config.RefusalShared:
+	case e.MayBeExclusive() && l.settings.Config.OnRefusal != config.RefusalShared:
 		return errEarly
 	}
 	if e.Path == "" {

@@ -166,7 +166,7 @@ func TestGhosts(t *testing.T) {
 		a.mustCreate(pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 	}
 	count := func() (containers int) {
-		a.inspect(func(l *Loop) { _, containers = l.inventory.Len() })
+		a.inspect(func(l *Loop) { _, containers = l.inventory.Objects().Len() })
 		return containers
 	}
 	if n := count(); n != 1 {

@@ -28,7 +28,7 @@ type runtimeEvent struct{ cri.Event }
 // scope returns scopeAll for the start of a container that the daemon has not placed yet.
 // With NRI the daemon places containers before they exist.
 func (e runtimeEvent) scope(l *Loop) scope {
-	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
+	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.Objects().HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
 }
 
 func (e runtimeEvent) apply(l *Loop) {
@@ -61,7 +61,7 @@ func (l *Loop) fetchContainer(id string) {
 // fetchEarlier fetches the earlier instances of a container. Until the runtime reports the
 // end of such an instance, it holds the CPUs that are recorded for both.
 func (l *Loop) fetchEarlier(c *inventory.Container) {
-	for _, id := range l.inventory.EarlierInstances(c) {
+	for _, id := range c.EarlierInstances() {
 		l.fetchContainer(id)
 	}
 }
@@ -70,7 +70,7 @@ func (l *Loop) fetchEarlier(c *inventory.Container) {
 type podFetched struct{ lookup.PodStatus }
 
 func (e podFetched) scope(l *Loop) scope {
-	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Pod(e.ID) == nil))
+	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Pod(e.ID) == nil))
 }
 
 func (e podFetched) apply(l *Loop) {
@@ -85,25 +85,25 @@ func (e podFetched) apply(l *Loop) {
 type containerFetched struct{ lookup.ContainerStatus }
 
 func (e containerFetched) scope(l *Loop) scope {
-	return oneUnless(e.Err == nil && (!l.inventory.HasNRI() || l.inventory.Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
+	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
 }
 
 func (e containerFetched) apply(l *Loop) {
-	isNew := l.inventory.Container(e.ID) == nil
+	isNew := l.inventory.Objects().Container(e.ID) == nil
 	if !l.inventory.PutContainer(e.ContainerStatus) {
 		if e.Err != nil && !errors.Is(e.Err, cri.ErrNotFound) {
 			l.log.Warn("read container", "container", e.ID, "error", e.Err) // the next listing tries again
 		}
 		return
 	}
-	if c := l.inventory.Container(e.ID); c != nil {
+	if c := l.inventory.Objects().Container(e.ID); c != nil {
 		if isNew {
 			l.fetchEarlier(c)
 		}
 		if c.HasRecord(e.ContainerStatus) {
 			l.cache.SetRecord(c.Path, c.Record())
 		}
-		if pod := c.Container.PodID; pod != "" && l.inventory.Pod(pod) == nil {
+		if pod := c.Container.PodID; pod != "" && l.inventory.Objects().Pod(pod) == nil {
 			l.fetchPod(pod) // the event did not contain its id
 		}
 	}

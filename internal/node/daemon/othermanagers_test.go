@@ -344,7 +344,7 @@ func TestPluginBeforeUsAndLate(t *testing.T) {
 			createRequest{requests.NewCreate(pod, c, l.now(), canceled)}.apply(l)
 			l.answerHooks(l.now())
 			l.inventory.PutContainer(lookup.ContainerStatus{Container: c}) // as CRI reports it then
-			if e := l.inventory.Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
+			if e := l.inventory.Objects().Container(c.ID); e.IsPlacedElsewhere() != (name == "theirs") || e.IsAsked() {
 				t.Errorf("%s: placed elsewhere %t, asked %t", name, e.IsPlacedElsewhere(), e.IsAsked())
 			}
 			l.inventory.CancelCreate(c.ID)

@@ -23,7 +23,9 @@ func TestOwnership(t *testing.T) {
 	n.AwaitCPUs(web, "2-3")
 	r.quiet()
 	var got audit.Ownership
-	r.inspect(func(l *Loop) { got = l.settings.Ownership(l.last.Plan, l.inventory, l.last.Hosts, l.last.Auxiliary) })
+	r.inspect(func(l *Loop) {
+		got = l.settings.Ownership(l.last.Plan, l.inventory.Objects(), l.last.Hosts, l.last.Auxiliary)
+	})
 	places := make(map[string]string)
 	for _, p := range got.Places {
 		if !strings.HasPrefix(p.Cgroup, "kubepods") && p.Pod != "" {

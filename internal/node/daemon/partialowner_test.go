@@ -107,15 +107,15 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 	}{
 		"nothing": {},
 		"what it is could not be read": {before: func(n *node, l *Loop, shared string) {
-			c := l.inventory.Container(shared).Container
+			c := l.inventory.Objects().Container(shared).Container
 			c.Requested, c.Recorded = cri.Resources{}, cri.Resources{}
 			l.inventory.CancelCreate(shared) // a known container keeps its details
 			l.inventory.PutContainer(lookup.ContainerStatus{Container: c, Partial: errors.New("no details")})
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
-			l.cache.Invalidate(l.inventory.Container(shared).Path)
+			l.cache.Invalidate(l.inventory.Objects().Container(shared).Path)
 		}},
 		"the runtime has not told of it": {before: func(n *node, l *Loop, shared string) {
-			p := l.inventory.Container(shared).Path
+			p := l.inventory.Objects().Container(shared).Path
 			l.inventory.CancelCreate(shared)
 			l.journal.Originals.Forget(func(q cgroup.Path) bool { return q == p })
 			l.cache.Forget(p)

@@ -112,7 +112,7 @@ func (l *Loop) answerCreates(now time.Time) bool {
 		if own != nil {
 			l.planner.Assign(own)
 			l.journal.SetAssignments(own)
-			l.publisher.Live.Admit(string(l.inventory.CgroupOf(p)), p.CPUs)
+			l.publisher.Live.Admit(string(l.inventory.Objects().CgroupOf(p)), p.CPUs)
 		}
 		l.requests.Accept(a, reply, now)
 		l.releaseReplies()
@@ -129,14 +129,14 @@ func (l *Loop) answerStarts(now time.Time) bool {
 	l.requests.MarkStarting()
 	for a := l.requests.NextStart(); a != nil; a = l.requests.NextStart() {
 		in, ok := l.podInput(a.ID, now)
-		if !ok || a.IsCanceled() || l.inventory.IsHosted(a.ID) { // its sandbox is a target
+		if !ok || a.IsCanceled() || l.inventory.Objects().Container(a.ID).IsHosted() { // its sandbox is a target
 			return false
 		}
 		pod, ok := pools.Alone(&l.last.Input, &l.last.Plan, in)
 		if !ok {
 			return false
 		}
-		facts := desired.Input{Settings: l.settings, Inventory: l.inventory, Formula: l.planner.Formula, Originals: l.journal.Originals, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
+		facts := desired.Input{Settings: l.settings, Objects: l.inventory.Objects(), Formula: l.planner.Formula, Originals: l.journal.Originals, Nodes: l.Nodes, Contested: l.backoffs.Contested(now)}
 		want := facts.Targets(pools.Plan{Pods: []pools.PodPlan{pod}})
 		i := slices.IndexFunc(want, func(t cgroup.Target) bool { return t.Container == a.ID })
 		if i < 0 || !l.writeTargets(want, now) {
@@ -156,7 +156,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 	options := l.planner.DiffOptions(l.last.Plan, l.moment(now))
 	made := make(map[cgroup.Write]bool)
 	for range maxPartialRounds {
-		gone, unreadable := l.cache.Read(want, l.inventory)
+		gone, unreadable := l.cache.Read(want, l.inventory.Objects())
 		if len(gone)+len(unreadable) > 0 {
 			return false
 		}
@@ -180,7 +180,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 		if slices.ContainsFunc(writes, func(w cgroup.Write) bool { return made[w] }) {
 			return false // without effect
 		}
-		if l.cache.NoteOriginals(l.journal.Originals, l.inventory, writes); !l.journal.Safe() {
+		if l.cache.NoteOriginals(l.journal.Originals, l.inventory.Objects(), writes); !l.journal.Safe() {
 			return false
 		}
 		l.apply(writes, made, now)
@@ -201,7 +201,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	// CPUs that are free in the last plan are free now only if no event has changed the free capacity
 	// since, and if all cgroups of the targets are read. Unidentified and unread containers can be
 	// without a target.
-	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory, l.last.Plan)
+	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory.Objects(), l.last.Plan)
 	if !isCurrent || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}
@@ -215,12 +215,12 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod
 // is complete.
 func (l *Loop) podInput(container string, now time.Time) (pools.Pod, bool) {
-	e := l.inventory.Container(container)
-	if e == nil || l.inventory.PodOf(e) == nil {
+	e := l.inventory.Objects().Container(container)
+	if e == nil || e.Pod() == nil {
 		return pools.Pod{}, false
 	}
-	uid := l.inventory.PodOf(e).UID
-	for c := range l.inventory.Members(uid) {
+	uid := e.Pod().UID
+	for c := range l.inventory.Objects().Members(uid) {
 		if c.IsPlacedElsewhere() || c.IsUnread() || l.notices.Unidentified.Has(c.Path) {
 			return pools.Pod{}, false
 		}

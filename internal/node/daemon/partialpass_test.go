@@ -26,7 +26,7 @@ func checkAlone(l *Loop) (alone int, err error) {
 	in := l.planner.Input(l.moment(l.now()))
 	d := in.Decide()
 	plan, whole := d.Plan, d.Targets
-	for e := range l.inventory.Containers() {
+	for e := range l.inventory.Objects().Containers() {
 		got, ok := l.wouldPlace(e.Container.ID)
 		if !ok {
 			continue
@@ -290,11 +290,11 @@ func TestPartialPassMeasuresExposure(t *testing.T) {
 	id := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
 	r.settled()
 	r.betweenFullPasses(func(l *Loop) {
-		c := l.inventory.Container(id).Container
+		c := l.inventory.Objects().Container(id).Container
 		c.CreatedAt = l.now()        // the daemon has seen its creation
 		l.inventory.CancelCreate(id) // makes the daemon forget the placement
 		l.inventory.PutContainer(lookup.ContainerStatus{Container: c})
-		l.inventory.Container(id).FoundBy(telemetry.WayNRI)
+		l.inventory.Objects().Container(id).Exposure().FoundBy(telemetry.WayNRI)
 		n.WriteFile(id, cgroup.FileCPUs, "0-1")
 		n.Eventually("that is heard", func() bool { l.takeNotices(); return len(l.schedule.files) > 0 })
 		l.runPasses()

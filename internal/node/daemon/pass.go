@@ -37,7 +37,7 @@ func (l *Loop) pass() {
 	l.requests.MarkStarting()
 	l.units.AskDue(now)
 	l.planner.Assign(l.units.Settle(l.planner.Assignments(), now))
-	l.planner.RecoverLate()
+	l.planner.RecoverLate(l.inventory.TakeUnrecovered())
 	moment := l.moment(now)
 	plan, want := l.decide(moment)
 	if l.planner.Formula.IsGuess() || l.planner.Quiet.Active() { // the targets depend on the current values
@@ -86,7 +86,7 @@ func (l *Loop) pass() {
 		writes, deferred = l.diff(want, options, now)
 		writes, refused := l.writable(writes, made, now)
 		l.amendQuotas(want)
-		l.cache.NoteOriginals(l.journal.Originals, l.inventory, writes)
+		l.cache.NoteOriginals(l.journal.Originals, l.inventory.Objects(), writes)
 		l.save(now)
 		if len(writes) == 0 && !refused {
 			l.backoffs.Expire(now, l.cache.Writes.IsBusy)
@@ -125,7 +125,7 @@ func (l *Loop) amendQuotas(want []cgroup.Target) {
 		if !t.Unlimited || t.Container == "" {
 			continue
 		}
-		if e := l.inventory.Container(t.Container); e != nil {
+		if e := l.inventory.Objects().Container(t.Container); e != nil {
 			l.journal.Originals.AmendQuota(t.Path, e.Container.Requested.Quota, e.Container.Requested.Period)
 		}
 	}
@@ -140,7 +140,7 @@ func maxRounds(n int) int { return 64 + 16*n }
 // running container without a cgroup has ended or is ending: the daemon fetches it again, and
 // writes nothing until the runtime has answered.
 func (l *Loop) refreshCache(want []cgroup.Target) []cgroup.Target {
-	gone, unreadable := l.cache.Refresh(want, l.inventory)
+	gone, unreadable := l.cache.Refresh(want, l.inventory.Objects())
 	l.last.Unreadable = unreadable
 	l.followDrifts(l.now())
 	for _, p := range gone {

@@ -48,7 +48,7 @@ func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.skipped
 
 func (e written) apply(l *Loop) {
 	now := l.now()
-	if l.inventory.IsAwaited(cgroup.Target{Container: e.write.Container}) {
+	if l.inventory.Objects().IsAwaited(cgroup.Target{Container: e.write.Container}) {
 		e.unit = cgroup.UnitState{} // of a scope that does not exist yet
 	}
 	if _, ok := kernelstate.PersistedCPUs(e.write); ok {
@@ -62,13 +62,13 @@ func (e written) apply(l *Loop) {
 	switch {
 	case e.err == nil:
 		l.backoffs.Succeed(e.write, now)
-		if c := l.inventory.ContainerAt(e.write.Path); c != nil {
+		if c := l.inventory.Objects().ContainerAt(e.write.Path); c != nil {
 			l.inventory.NotePersisted(c)
 		}
 		if e.write.Via == cgroup.CRI {
 			l.requests.NoteRecorded(e.write.Container)
-			if c := l.inventory.Container(e.write.Container); c != nil && c.Container.State == cri.Created {
-				c.FoundBy(telemetry.WaySpec)
+			if c := l.inventory.Objects().Container(e.write.Container); c != nil && c.Container.State == cri.Created {
+				c.Exposure().FoundBy(telemetry.WaySpec)
 			}
 		}
 	case hostenv.IsGone(e.err):

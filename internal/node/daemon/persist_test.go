@@ -51,7 +51,7 @@ func TestUpdateWithUnknownRecord(t *testing.T) {
 	}
 	s.settle()
 	id := s.ids["web/app"]
-	path := s.loop.inventory.Container(id).Path
+	path := s.loop.inventory.Objects().Container(id).Path
 	cpus := s.loop.cache.Current(path).CPUs
 	update := func(asked cri.Resources) cri.Resources {
 		t.Helper()

@@ -20,7 +20,7 @@ func (l *Loop) noteRefusals(p pools.Plan, now time.Time) {
 	fail := l.settings.Config.OnRefusal == config.RefusalFail && !l.Observes
 	for _, k := range l.refusalLog.Note(p, fail, now) {
 		// The queue of the cgroup's slow writes, so that no write follows the stop.
-		l.workers.Updates.Submit(string(l.inventory.Container(k.ID).Path), func(ctx context.Context) event {
+		l.workers.Updates.Submit(string(l.inventory.Objects().Container(k.ID).Path), func(ctx context.Context) event {
 			ctx, cancel := context.WithTimeout(ctx, hostenv.UpdateTimeout)
 			defer cancel()
 			return refusedStopped{key: k, err: l.Runtime.Stop(ctx, k.ID, stopTimeout)}

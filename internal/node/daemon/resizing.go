@@ -73,13 +73,13 @@ type updateRequest struct {
 
 func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now())
-	e := l.inventory.Container(u.id)
+	e := l.inventory.Objects().Container(u.id)
 	if e == nil {
 		u.Answer(cri.Resources{}, nil)
 		return
 	}
 	_, p := l.last.Plan.App(u.id)
-	if u.asked.Shares == 0 && l.planner.Others.Places(l.inventory, e) {
+	if u.asked.Shares == 0 && l.planner.Others.Places(e) {
 		u.Answer(cri.Resources{}, nil) // the manager that places the container decides
 		l.fetchContainer(u.id)
 		return
@@ -88,17 +88,17 @@ func (u updateRequest) apply(l *Loop) {
 		u.Answer(l.requests.Keep(e, p, u.asked, l.CPUManager != nil), nil)
 		return
 	}
-	before := l.inventory.SizeOf(e)
-	if p != nil && p.Pool == pools.Other || l.planner.Others.Places(l.inventory, e) { // the daemon only records its size
+	before := e.Size()
+	if p != nil && p.Pool == pools.Other || l.planner.Others.Places(e) { // the daemon only records its size
 		l.inventory.Resize(e, u.asked)
-		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
+		l.resizes.Follow(u.id, before, e.Size(), true, l.now())
 		u.Answer(cri.Resources{}, nil)
 		l.fetchPod(e.Container.PodID)
 		return
 	}
 	if u.IsCanceled() { // the record will show whether the runtime continues without a reply
 		undo := l.inventory.Resize(e, u.asked)
-		after := l.inventory.SizeOf(e)
+		after := e.Size()
 		undo()
 		l.resizes.Follow(u.id, before, after, false, l.now())
 		return
@@ -121,7 +121,7 @@ func (u updateRequest) apply(l *Loop) {
 		}
 	}
 	if keep.Shares == 0 {
-		l.resizes.Follow(u.id, before, l.inventory.SizeOf(e), true, l.now())
+		l.resizes.Follow(u.id, before, e.Size(), true, l.now())
 	}
 	u.Answer(keep, nil)
 	l.fetchPod(e.Container.PodID) // for its new total

@@ -76,7 +76,7 @@ func TestResizeWithoutAnswer(t *testing.T) {
 }
 
 func (r *running) size(id string) (s inventory.Size) {
-	r.inspect(func(l *Loop) { s = l.inventory.SizeOf(l.inventory.Container(id)) })
+	r.inspect(func(l *Loop) { s = l.inventory.Objects().Container(id).Size() })
 	return s
 }
 

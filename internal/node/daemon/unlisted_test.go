@@ -83,15 +83,15 @@ func unlisted(t *testing.T, yaml, when string) {
 		r = n.startOn(h)
 		r.quiet()
 		r.stop() // with its complete journal
-		m, held := r.loop.inventory, r.loop.planner.Assignments()
-		rt.lost = map[string]bool{pod: true}
 		l, err := newLoop(h, n.options())
 		if err != nil {
 			t.Fatal(err)
 		}
-		*l.inventory = *m
+		l.inventory.Merge(l.inventory.Query(nil, true).List(t.Context(), &l.Host))
+		l.inventory.BeginWatch(l.now())
+		rt.lost = map[string]bool{pod: true}
 		l.schedule.listings.End(false, l.now(), time.Minute)
-		l.planner.Assign(held)
+		l.planner.Assign(r.loop.planner.Assignments())
 		l.planner.Formula.NoteNoRuntime()
 		r = n.serve(l)
 	} else {

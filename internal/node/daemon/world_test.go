@@ -330,7 +330,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		"planning":            !l.last.Planned || !l.publisher.IsReady(),
 		"faults":              l.publisher.Latest() != nil && len(l.publisher.Latest().Faults) > 0,
 		"writing":             l.publisher.IsWorking(now),
-		"asking systemd":      l.inventory.HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
+		"asking systemd":      l.inventory.Objects().Units().HasUnnamed(l.settings.UnitNames()) || len(l.units.Leaving()) > 0,
 		"bad configuration":   l.publisher.States.ConfigErr() != nil,
 		"writing files":       !l.publisher.Files.Due().IsZero(),
 		"reading":             l.cache.HasStale(),
@@ -341,7 +341,7 @@ func stateOf(l *Loop, behind bool) loopState {
 		return p.Code == "NoPartition" || p.Code == "NoParking" && strings.HasPrefix(p.Text, "free CPUs")
 	})
 	for name := range l.journal.Originals.OfUnits() {
-		if l.inventory.ConfiguredAs(l.settings.UnitNames(), name) == "" {
+		if l.inventory.Objects().Units().ConfiguredAs(l.settings.UnitNames(), name) == "" {
 			busy["reverting units"] = true
 		}
 	}
@@ -353,12 +353,12 @@ func stateOf(l *Loop, behind bool) loopState {
 			}
 		}
 	}
-	for e := range l.inventory.Containers() {
+	for e := range l.inventory.Objects().Containers() {
 		if e.IsUnconfirmed() {
 			busy["waiting for the runtime to show what NRI has told of"] = true
 		}
 	}
-	for e := range l.inventory.Containers() {
+	for e := range l.inventory.Objects().Containers() {
 		if _, toStop := e.NextStop(); toStop {
 			busy["stopping containers"] = true
 		}

@@ -16,7 +16,7 @@ import (
 // own no CPUs. A pool with all CPUs owns none. CPUs of ResourceClaims count as guaranteed, and
 // containers that share a claim as a pod pool. The name of a cgroup in a pod that belongs to no
 // container is its kind in parentheses.
-func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []hostslices.Verdict, aux []inspect.Auxiliary) audit.Ownership {
+func (s *Settings) Ownership(plan pools.Plan, m *inventory.Objects, hosts []hostslices.Verdict, aux []inspect.Auxiliary) audit.Ownership {
 	var (
 		o     audit.Ownership
 		owned cpuset.Set
@@ -48,7 +48,7 @@ func (s *Settings) Ownership(plan pools.Plan, m *inventory.Inventory, hosts []ho
 	}
 	for _, u := range plan.Units {
 		p := audit.Place{PoolName: auditPool(u.Pool, u.Type), Name: u.Name, CPUs: u.CPUs, Exclusive: u.Exclusive}
-		if e := m.Unit(u.Name); e != nil {
+		if e := m.Units().Get(u.Name); e != nil {
 			p.Cgroup = string(e.Unit.Path)
 		}
 		place(p)

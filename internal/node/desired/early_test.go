@@ -67,7 +67,7 @@ func TestEarly(t *testing.T) {
 			if _, err := settings.Begin(parse(t, c.yaml), machine, nil); err != nil {
 				t.Fatal(err)
 			}
-			in := desired.Input{Settings: settings, Inventory: inventory.New(cgroup.DriverSystemd), Originals: undo.Document{}.Journal().Originals,
+			in := desired.Input{Settings: settings, Objects: inventory.New(cgroup.DriverSystemd).Objects(), Originals: undo.Document{}.Journal().Originals,
 				Pods: []pools.Pod{c.pod}, Previous: c.previous, Build: pools.Build}
 			plan := in.Early()
 			p := plan.Pods[0].Containers[0]

@@ -35,7 +35,7 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 	var units []hostslices.Unit
 	for _, name := range names {
 		u := hostslices.Unit{Name: name}
-		if e := in.Inventory.Unit(name); e != nil {
+		if e := in.Objects.Units().Get(name); e != nil {
 			_, ours := in.Originals.Get(undo.Key{Unit: e.Unit.Name, File: cgroup.FileCPUs})
 			u.Unit, u.Files, u.Ours = e.Unit, e.Files, ours
 		}
@@ -45,7 +45,7 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 	for _, t := range want {
 		if t.Unit != "" && !t.Around {
 			p := hostslices.Placed{Name: t.Unit, Path: t.Path, CPUs: t.CPUs}
-			if e := in.Inventory.Unit(in.Inventory.UnitAt(t.Path)); e != nil {
+			if e := in.Objects.Units().Get(in.Objects.Units().At(t.Path)); e != nil {
 				p.Had = e.Unit.CPUs
 			}
 			placed = append(placed, p)
@@ -53,7 +53,7 @@ func (in *Input) Verdicts(plan pools.Plan, want []cgroup.Target) []hostslices.Ve
 	}
 	// While their pool has no online CPU, they get the shared pool's, not exclusive CPUs.
 	cpus := in.Settings.Config.HostCPUs(&in.Settings.Pools, plan.Shared)
-	return hostslices.Decide(units, cpus.Difference(plan.TheirsAlone), placed, in.Inventory.PodCgroups())
+	return hostslices.Decide(units, cpus.Difference(plan.TheirsAlone), placed, in.Objects.PodCgroups())
 }
 
 func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) []cgroup.Target {
@@ -71,7 +71,7 @@ func (in *Input) addHosts(verdicts []hostslices.Verdict, want []cgroup.Target) [
 }
 
 // HostProblems returns host services that are not confined, or run on exclusive CPUs of units.
-func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Verdict, hasSystemd bool) []pools.Problem {
+func (s *Settings) HostProblems(m *inventory.Objects, verdicts []hostslices.Verdict, hasSystemd bool) []pools.Problem {
 	h := s.Config.HostSlices
 	missing, remedy := "", ""
 	switch {
@@ -96,7 +96,7 @@ func (s *Settings) HostProblems(m *inventory.Inventory, verdicts []hostslices.Ve
 			p.Code, p.Text = codeHostForeign, v.Why+": the daemon does not change it; "+v.Remedy()
 		case v.State == hostslices.HoldsPods:
 			p.Code, p.Text = codeUnitEncloses, v.Why+": the daemon does not change it; "+v.Remedy()
-		case v.State == hostslices.Unknown && m.Unit(v.Name) != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
+		case v.State == hostslices.Unknown && m.Units().Get(v.Name) != nil, v.State == hostslices.Absent && slices.Contains(h.Units, v.Name):
 			p.Code = codeUnitMissing
 		case !v.Also.IsEmpty():
 			p.Code = codeHostShares

@@ -62,7 +62,7 @@ func TestHostServices(t *testing.T) {
 			if c.change != nil {
 				c.change(m)
 			}
-			in := desired.Input{Settings: hostSettings(t, c.yaml, c.cpus), Inventory: m, Originals: c.journal.Journal().Originals, Build: pools.Build}
+			in := desired.Input{Settings: hostSettings(t, c.yaml, c.cpus), Objects: m.Objects(), Originals: c.journal.Journal().Originals, Build: pools.Build}
 			d := in.Decide()
 			got := make(map[string]string)
 			for _, target := range d.Targets {
@@ -108,7 +108,7 @@ func TestHostProblems(t *testing.T) {
 		"no answer yet":   {settings: fits, verdict: hostslices.Verdict{Name: "user.slice", State: hostslices.Unknown}, systemd: true},
 	} {
 		var got pools.Code
-		for _, p := range c.settings.HostProblems(m, []hostslices.Verdict{c.verdict}, c.systemd) {
+		for _, p := range c.settings.HostProblems(m.Objects(), []hostslices.Verdict{c.verdict}, c.systemd) {
 			got += p.Code
 		}
 		if got != c.want {

@@ -23,7 +23,7 @@ import (
 // Input holds all facts that a decision depends on.
 type Input struct {
 	Settings  Settings
-	Inventory *inventory.Inventory
+	Objects   *inventory.Objects
 	Pods      []pools.Pod // of the inventory, with hints
 	Previous  []pools.Assignment
 	Claims    []pools.Claim // ResourceClaims that have CPUs
@@ -115,7 +115,7 @@ func (in *Input) podsWithTotals() []pools.Pod {
 		if all[i].QoS != pools.QoSGuaranteed || all[i].Resources.Shares != 0 {
 			continue
 		}
-		sandbox := in.Inventory.PodByUID(all[i].UID)
+		sandbox := in.Objects.PodByUID(all[i].UID)
 		if sandbox == nil {
 			continue
 		}

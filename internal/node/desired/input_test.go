@@ -64,7 +64,7 @@ func TestAvailablePools(t *testing.T) {
 			}
 			var seen pools.Input
 			in := desired.Input{
-				Settings: hostSettings(t, yaml, 8), Inventory: m, Originals: undo.Document{}.Journal().Originals, Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
+				Settings: hostSettings(t, yaml, 8), Objects: m.Objects(), Originals: undo.Document{}.Journal().Originals, Previous: c.previous, Leaving: c.leaving, System: c.system, Systemd: true,
 				Build: func(in pools.Input) pools.Plan {
 					seen = in
 					return pools.Plan{}
@@ -87,7 +87,7 @@ func TestResting(t *testing.T) {
 		rests    bool
 	}{"owner on resting CPUs": {cpuset.Of(4), true}, "owner on shared CPUs": {cpuset.Of(6), false}} {
 		in := desired.Input{
-			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Inventory: inventory.New(cgroup.DriverSystemd), Originals: undo.Document{}.Journal().Originals, Resting: resting,
+			Settings: hostSettings(t, nodefixture.CarvedYAML, 8), Objects: inventory.New(cgroup.DriverSystemd).Objects(), Originals: undo.Document{}.Journal().Originals, Resting: resting,
 			Build: func(pools.Input) pools.Plan {
 				return pools.Plan{Resting: resting, Assignments: []pools.Assignment{{CPUs: c.assigned}}}
 			},
@@ -131,7 +131,7 @@ func TestOwnership(t *testing.T) {
 		},
 		Pools: []audit.Pool{{PoolName: guaranteed, CPUs: cpuset.Range(3, 7)}, {PoolName: management, CPUs: cpuset.Of(0, 1)}, {PoolName: audit.PoolName{Pool: string(pools.Shared)}, CPUs: cpuset.Of(2)}},
 	}
-	if d := cmp.Diff(want, s.Ownership(plan, m, hosts, aux), cmp.Comparer(cpuset.Set.Equal)); d != "" {
+	if d := cmp.Diff(want, s.Ownership(plan, m.Objects(), hosts, aux), cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -149,7 +149,7 @@ func TestOwnershipOfClaims(t *testing.T) {
 		{ID: "c", Name: "c", Pool: pools.Shared, CPUs: cpuset.Of(2)},
 	}}}}
 	s := hostSettings(t, nodefixture.ClaimsYAML, 8)
-	o := s.Ownership(plan, m, nil, nil)
+	o := s.Ownership(plan, m.Objects(), nil, nil)
 	if got := o.Pools[0]; got.Pool != "guaranteed" || got.CPUs.String() != "3-7" {
 		t.Errorf("pool %+v; want the guaranteed pool with the CPUs for claims", got)
 	}
@@ -206,7 +206,7 @@ func TestTotalsOfJournal(t *testing.T) {
 		}
 		var got []pools.Pod
 		in := desired.Input{
-			Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Originals: journal.Originals, Pods: m.Input(time.Now()),
+			Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Objects: m.Objects(), Originals: journal.Originals, Pods: m.Objects().Input(time.Now()),
 			Build: func(in pools.Input) pools.Plan {
 				got = in.Pods
 				return pools.Plan{}

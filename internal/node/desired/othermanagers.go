@@ -41,8 +41,14 @@ func NewOtherManagers(crio managers.CRIO) OtherManagers { return OtherManagers{c
 // Learn replaces the configuration of CRI-O. A container that CRI-O has placed keeps its
 // placing, because CRI-O writes a cpuset once, when it creates the container. If a file cannot
 // be parsed, the earlier configuration stays in force.
-func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Inventory) {
-	m.NotePlacings(o.configured)
+func (o *OtherManagers) Learn(crio managers.CRIO, m *inventory.Objects) {
+	for c := range m.Containers() {
+		if pod := c.Pod(); pod != nil {
+			if placing, is := o.configured(pod, c); is {
+				c.NotePlacing(placing)
+			}
+		}
+	}
 	o.system.absent = ""
 	if len(crio.Unreadable) > 0 && len(o.crio.Workloads)+len(o.crio.Handlers) > 0 {
 		unreadable := crio.Unreadable
@@ -80,8 +86,8 @@ func (o *OtherManagers) placing(pod *inventory.Pod, c *inventory.Container) (man
 }
 
 // Places reports whether another manager places a container.
-func (o *OtherManagers) Places(m *inventory.Inventory, c *inventory.Container) bool {
-	_, ok := o.placing(m.PodOf(c), c)
+func (o *OtherManagers) Places(c *inventory.Container) bool {
+	_, ok := o.placing(c.Pod(), c)
 	return ok
 }
 
@@ -89,7 +95,7 @@ func (o *OtherManagers) Places(m *inventory.Inventory, c *inventory.Container) b
 // The daemon does not write a cgroup that appears there before the runtime describes its
 // container. CRI-O writes a cpuset once, and an own write would replace it. An unknown pod
 // may be one of these pods.
-func (o *OtherManagers) MayPlace(m *inventory.Inventory, slice cgroup.Path) bool {
+func (o *OtherManagers) MayPlace(m *inventory.Objects, slice cgroup.Path) bool {
 	const sharesPerCPU = 1024
 	if root, inside := slice.SystemPartition(); inside && o.system.places(root) {
 		return true
@@ -112,10 +118,10 @@ func (o *OtherManagers) MayPlace(m *inventory.Inventory, slice cgroup.Path) bool
 }
 
 // Cgroups returns the cgroups of containers that other managers place.
-func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
+func (o *OtherManagers) Cgroups(m *inventory.Objects) map[cgroup.Path]bool {
 	all := make(map[cgroup.Path]bool)
 	for c := range m.Containers() {
-		if o.Places(m, c) {
+		if o.Places(c) {
 			all[c.Path] = true
 		}
 	}
@@ -123,7 +129,7 @@ func (o *OtherManagers) Cgroups(m *inventory.Inventory) map[cgroup.Path]bool {
 }
 
 // Mark sets the CPUs of containers that other managers place in the planner's input.
-func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
+func (o *OtherManagers) Mark(m *inventory.Objects, pods []pools.Pod, s *Settings, read func(cgroup.Path) (cgroup.State, error)) {
 	online := s.Topology.Online
 	o.system.stance, o.system.read = s.Config.SystemPartition, read
 	clear(o.system.fresh) // the next question about a root reads it again
@@ -137,7 +143,7 @@ func (o *OtherManagers) Mark(m *inventory.Inventory, pods []pools.Pod, s *Settin
 				}
 				continue
 			}
-			pod := m.PodOf(c)
+			pod := c.Pod()
 			placing, ok := o.placing(pod, c)
 			if !ok {
 				continue
@@ -168,12 +174,12 @@ func foreignBy(c *inventory.Container, placing managers.Placing, online cpuset.S
 }
 
 // NewPlacings returns the containers of other managers that no earlier call has returned.
-func (o *OtherManagers) NewPlacings(m *inventory.Inventory) iter.Seq2[*inventory.Container, managers.Placing] {
+func (o *OtherManagers) NewPlacings(m *inventory.Objects) iter.Seq2[*inventory.Container, managers.Placing] {
 	return func(yield func(*inventory.Container, managers.Placing) bool) {
 		before := o.noted
 		o.noted = make(map[string]bool)
 		for c := range m.Containers() {
-			if placing, ok := o.placing(m.PodOf(c), c); ok {
+			if placing, ok := o.placing(c.Pod(), c); ok {
 				o.noted[c.Container.ID] = true
 				if !before[c.Container.ID] && !yield(c, placing) {
 					return
@@ -186,13 +192,13 @@ func (o *OtherManagers) NewPlacings(m *inventory.Inventory) iter.Seq2[*inventory
 // Problems returns the managers that appeared while the daemon runs although the
 // configuration refuses them. The daemon does not place their containers: two managers of
 // one container would overwrite each other's cpuset for as long as both run.
-func (o *OtherManagers) Problems(m *inventory.Inventory, s *Settings) []pools.Problem {
+func (o *OtherManagers) Problems(m *inventory.Objects, s *Settings) []pools.Problem {
 	current, former := make(map[managers.Placing]int), make(map[managers.Placing]int)
 	for c := range m.Containers() {
 		if c.Container.State == cri.Exited {
 			continue
 		}
-		pod := m.PodOf(c)
+		pod := c.Pod()
 		if placing, ok := o.placing(pod, c); ok && s.stance(placing.Kind) == config.StanceRefuse {
 			if _, now := o.configured(pod, c); now || placing.Kind == managers.NRIPlugins {
 				current[placing]++

@@ -59,15 +59,15 @@ func TestLearn(t *testing.T) {
 			m := batchNode()
 			var o desired.OtherManagers
 			for _, crio := range c.learned {
-				o.Learn(crio, m)
+				o.Learn(crio, m.Objects())
 			}
-			if got := o.Places(m, m.Container("batch")); got != c.placed || o.Places(m, m.Container("app")) {
-				t.Errorf("batch is placed: %t; app is placed: %t", got, o.Places(m, m.Container("app")))
+			if got := o.Places(m.Objects().Container("batch")); got != c.placed || o.Places(m.Objects().Container("app")) {
+				t.Errorf("batch is placed: %t; app is placed: %t", got, o.Places(m.Objects().Container("app")))
 			}
-			if paths := o.Cgroups(m); paths[m.Container("batch").Path] != c.placed || paths[m.Container("app").Path] {
+			if paths := o.Cgroups(m.Objects()); paths[m.Objects().Container("batch").Path] != c.placed || paths[m.Objects().Container("app").Path] {
 				t.Errorf("placed cgroups: %v", paths)
 			}
-			got := o.Problems(m, &desired.Settings{Config: &config.Config{OtherManagers: c.stance}})
+			got := o.Problems(m.Objects(), &desired.Settings{Config: &config.Config{OtherManagers: c.stance}})
 			if len(got) != len(c.problems) {
 				t.Fatalf("problems %v; want %q", got, c.problems)
 			}
@@ -86,10 +86,10 @@ func TestPlugin(t *testing.T) {
 	pod := cri.Pod{ID: "p-new", UID: "new", Name: "new", Namespace: "default", Ready: true, CgroupParent: "kubepods-podnew.slice"}
 	placed := m.Expect(pod, cri.Container{ID: "new", PodID: "p-new", Name: "app", Requested: cri.Resources{CPUs: "4-5"}}, false)
 	var o desired.OtherManagers
-	if !o.Places(m, placed) {
+	if !o.Places(placed) {
 		t.Error("not placed")
 	}
-	got := o.Problems(m, &desired.Settings{Config: &config.Config{OtherManagers: refuse}})
+	got := o.Problems(m.Objects(), &desired.Settings{Config: &config.Config{OtherManagers: refuse}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "another NRI plugin or a static kubelet") || !strings.Contains(got[0].Text, "otherManagers.nriPlugins: standDown") {
 		t.Errorf("problems %v", got)
 	}
@@ -100,7 +100,7 @@ func TestNewPlacings(t *testing.T) {
 	m := batchNode()
 	o := desired.NewOtherManagers(batch)
 	names := func() (all []string) {
-		for c, placing := range o.NewPlacings(m) {
+		for c, placing := range o.NewPlacings(m.Objects()) {
 			all = append(all, c.Container.Name+" "+string(placing.Kind))
 		}
 		return all
@@ -122,14 +122,14 @@ func TestMayPlace(t *testing.T) {
 		slice cgroup.Path
 		want  bool
 	}{
-		"pod of the workload":    {batch, m.Pod("p-batch").Slice, true},
-		"another pod":            {batch, m.Pod("p-app").Slice, false},
+		"pod of the workload":    {batch, m.Objects().Pod("p-batch").Slice, true},
+		"another pod":            {batch, m.Objects().Pod("p-app").Slice, false},
 		"unknown pod":            {batch, "kubepods-podx.slice", true},
 		"unknown, no CRI-O":      {managers.CRIO{}, "kubepods-podx.slice", false},
-		"of a workload, removed": {managers.CRIO{}, m.Pod("p-batch").Slice, false},
+		"of a workload, removed": {managers.CRIO{}, m.Objects().Pod("p-batch").Slice, false},
 	} {
 		o := desired.NewOtherManagers(c.crio)
-		if got := o.MayPlace(m, c.slice); got != c.want {
+		if got := o.MayPlace(m.Objects(), c.slice); got != c.want {
 			t.Errorf("%s: %t; want %t", name, got, c.want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestMark(t *testing.T) {
 	m := batchNode()
 	o := desired.NewOtherManagers(batch)
 	pods := []pools.Pod{{UID: "batch", Containers: []pools.Container{{ID: "batch"}, {ID: "unknown"}}}, {UID: "app", Containers: []pools.Container{{ID: "app"}}}}
-	o.Mark(m, pods, onEightCPUs(config.SystemPartitionAuto), func(p cgroup.Path) (cgroup.State, error) {
+	o.Mark(m.Objects(), pods, onEightCPUs(config.SystemPartitionAuto), func(p cgroup.Path) (cgroup.State, error) {
 		return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Effective: cpuset.Of(4, 5)}, nil
 	})
 	f := pods[0].Containers[0].Foreign

@@ -22,12 +22,12 @@ func (s *Settings) Partitions(kernel cgroup.PartitionKernel) (on bool, why strin
 // PartitionType returns the type of a container's partition. It is isolated if the pod
 // disables load balancing, or if all CPUs are in isolcpus=. The kernel does not balance load
 // there anyway, and from 7.0 on refuses a root partition (prstate_housekeeping_conflict).
-func (s *Settings) PartitionType(m *inventory.Inventory, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
+func (s *Settings) PartitionType(m *inventory.Objects, t cgroup.Target, kernel cgroup.PartitionKernel) cgroup.PartitionType {
 	if kernel.Settled && t.CPUs.IsSubsetOf(s.Topology.Isolated) {
 		return cgroup.IsolatedPartition
 	}
 	e := m.Container(t.Container)
-	pod := m.PodOf(e)
+	pod := e.Pod()
 	if pod != nil && s.Names.LoadBalancingOff(pod.Pod.Annotations, e.Container.Name) {
 		return cgroup.IsolatedPartition
 	}

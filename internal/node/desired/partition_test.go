@@ -54,7 +54,7 @@ func TestPartitionType(t *testing.T) {
 		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Annotations: c.annotations}})
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app"}})
 		s := desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Isolated: c.isolated}}
-		if got := s.PartitionType(m, cgroup.Target{Container: "c", CPUs: cpuset.Of(4, 5)}, c.kernel); got != c.want {
+		if got := s.PartitionType(m.Objects(), cgroup.Target{Container: "c", CPUs: cpuset.Of(4, 5)}, c.kernel); got != c.want {
 			t.Errorf("%s: %s; want %s", name, got, c.want)
 		}
 	}

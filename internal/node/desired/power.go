@@ -14,7 +14,7 @@ const codePower pools.Code = "PowerNotGiven"
 
 // PowerSettings returns the power settings that containers request for their exclusive CPUs, and
 // the requests that cannot be fulfilled. It skips requests that CRI-O's hooks fulfil.
-func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
+func (s *Settings) PowerSettings(owners []Owner, m *inventory.Objects, o *OtherManagers, machine power.Machine) (map[tune.Knob]string, []pools.Problem) {
 	if len(s.Config.Power) == 0 {
 		return nil, nil // the annotations belong to CRI-O alone
 	}
@@ -23,10 +23,10 @@ func (s *Settings) PowerSettings(owners []Owner, m *inventory.Inventory, o *Othe
 	of := make(map[string]pools.Problem) // by name of the owner
 	for _, owner := range owners {
 		e := m.Container(owner.ID)
-		if owner.Unit || e == nil || m.PodOf(e) == nil {
+		if owner.Unit || e == nil || e.Pod() == nil {
 			continue
 		}
-		pod := m.PodOf(e)
+		pod := e.Pod()
 		problem := pools.Problem{PodUID: pod.UID, Pod: pod.Name(), Container: owner.Name}
 		ask, errs := power.Parse(o.leavePower(pod, e, s.Names.Power(pod.Pod.Annotations, owner.Name)), s.Config.Power)
 		for _, err := range errs {

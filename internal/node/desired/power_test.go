@@ -54,7 +54,7 @@ func TestPowerSettings(t *testing.T) {
 			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Namespace: "ns", Name: "pod", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
 			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1)}, {ID: "gone", Name: "app", CPUs: cpuset.Of(2)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
-			values, problems := s.PowerSettings(owners, m, &others, machine)
+			values, problems := s.PowerSettings(owners, m.Objects(), &others, machine)
 			if !maps.Equal(values, tc.want) {
 				t.Errorf("values %v; want %v", values, tc.want)
 			}

@@ -82,9 +82,9 @@ func (o *OtherManagers) NoteWrite(p cgroup.Path) bool {
 }
 
 // SystemPartition returns the kubelet's system partition, or nil without one.
-func (o *OtherManagers) SystemPartition(m *inventory.Inventory) *inspect.SystemPartition {
+func (o *OtherManagers) SystemPartition(m *inventory.Objects) *inspect.SystemPartition {
 	p := &o.system
-	root, inside := m.SystemPartition()
+	root, inside := systemRoot(m)
 	if root == "" || !inside && root == p.absent {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (o *OtherManagers) SystemPartition(m *inventory.Inventory) *inspect.SystemP
 
 // SystemCPUs returns the CPUs that no new owner gets: the cpuset of the system partition, if
 // the daemon does not place its pods. The result is empty if the cpuset contains all CPUs.
-func (o *OtherManagers) SystemCPUs(m *inventory.Inventory, s *Settings) cpuset.Set {
+func (o *OtherManagers) SystemCPUs(m *inventory.Objects, s *Settings) cpuset.Set {
 	p := o.SystemPartition(m)
 	if p == nil || !p.StandsDown || p.CPUs.IsEmpty() || s.Topology.Online.IsSubsetOf(p.CPUs) {
 		return cpuset.Set{}
@@ -108,7 +108,7 @@ func (o *OtherManagers) SystemCPUs(m *inventory.Inventory, s *Settings) cpuset.S
 }
 
 // systemProblems reports guaranteed CPUs of the partition, and pods with unused annotations.
-func (o *OtherManagers) systemProblems(m *inventory.Inventory, s *Settings) []pools.Problem {
+func (o *OtherManagers) systemProblems(m *inventory.Objects, s *Settings) []pools.Problem {
 	p := o.SystemPartition(m)
 	if p == nil || !p.StandsDown {
 		return nil
@@ -145,4 +145,22 @@ func (p *systemPartition) remedy() string {
 		return "set systemPartition: auto, and no systemPartition.cpuset in the kubelet's configuration"
 	}
 	return "take the namespace or the cpuset out of systemPartition in the kubelet's configuration"
+}
+
+// systemRoot returns the root of the kubelet's system partition, which need not exist,
+// and whether a pod is in it. Without pods root is "".
+func systemRoot(m *inventory.Objects) (root cgroup.Path, inside bool) {
+	var slice cgroup.Path
+	for e := range m.Pods() {
+		switch {
+		case e.System != "" && (root == "" || e.System < root):
+			root = e.System
+		case e.Slice != "" && (slice == "" || e.Slice < slice):
+			slice = e.Slice
+		}
+	}
+	if root != "" {
+		return root, true
+	}
+	return slice.SystemPartition()
 }

@@ -85,7 +85,7 @@ func TestSystemPartition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, pods, s := systemNode(), systemPods(), onEightCPUs(c.stance)
 			var o desired.OtherManagers
-			o.Mark(m, pods, s, c.read)
+			o.Mark(m.Objects(), pods, s, c.read)
 			for _, ctr := range pods[0].Containers {
 				if (ctr.Foreign != nil) != c.foreign {
 					t.Errorf("%s: foreign is %+v; want %t", ctr.ID, ctr.Foreign, c.foreign)
@@ -98,14 +98,14 @@ func TestSystemPartition(t *testing.T) {
 					t.Errorf("%s outside of the partition: foreign is %+v", ctr.ID, ctr.Foreign)
 				}
 			}
-			if got := o.Places(m, m.Container("dns")); got != c.foreign || o.Places(m, m.Container("web")) {
-				t.Errorf("dns is placed: %t; web is placed: %t", got, o.Places(m, m.Container("web")))
+			if got := o.Places(m.Objects().Container("dns")); got != c.foreign || o.Places(m.Objects().Container("web")) {
+				t.Errorf("dns is placed: %t; web is placed: %t", got, o.Places(m.Objects().Container("web")))
 			}
-			if got := o.MayPlace(m, systemRoot.Join("kubepods-system-podnew.slice")); got != c.foreign || o.MayPlace(m, "kubepods.slice/kubepods-podnew.slice") {
+			if got := o.MayPlace(m.Objects(), systemRoot.Join("kubepods-system-podnew.slice")); got != c.foreign || o.MayPlace(m.Objects(), "kubepods.slice/kubepods-podnew.slice") {
 				t.Errorf("a new pod in the partition is placed: %t", got)
 			}
 			var codes []pools.Code
-			for _, p := range o.Problems(m, s) {
+			for _, p := range o.Problems(m.Objects(), s) {
 				codes = append(codes, p.Code)
 				if p.Code == "SystemPartitionAnnotation" && (p.Pod != "kube-system/dns" || !strings.HasPrefix(p.Text, "target.workload.openshift.io/management: ")) {
 					t.Errorf("problem %+v", p)
@@ -118,10 +118,10 @@ func TestSystemPartition(t *testing.T) {
 			if !c.foreign || strings.Contains(name, "no cpuset") {
 				wantCPUs = ""
 			}
-			if got := o.SystemCPUs(m, s); got.String() != wantCPUs {
+			if got := o.SystemCPUs(m.Objects(), s); got.String() != wantCPUs {
 				t.Errorf("no new owner gets %s; want %q", got, wantCPUs)
 			}
-			if got := o.SystemPartition(m); (got != nil) != c.shown {
+			if got := o.SystemPartition(m.Objects()); (got != nil) != c.shown {
 				t.Errorf("shown: %+v; want %t", got, c.shown)
 			}
 		})
@@ -133,7 +133,7 @@ func TestSystemPartition(t *testing.T) {
 func TestSystemPartitionAppears(t *testing.T) {
 	m, s := systemNode(), onEightCPUs(config.SystemPartitionAuto)
 	var o desired.OtherManagers
-	if slice := systemRoot.Join("kubepods-system-poddns.slice"); !o.MayPlace(m, slice) {
+	if slice := systemRoot.Join("kubepods-system-poddns.slice"); !o.MayPlace(m.Objects(), slice) {
 		t.Error("before the first reading the kubelet may place pods in its partition")
 	}
 	for i, step := range []struct {
@@ -147,10 +147,10 @@ func TestSystemPartitionAppears(t *testing.T) {
 		{err: cgroup.ErrGone},
 		{cpus: cpuset.Set{}},
 	} {
-		o.Mark(m, nil, s, func(p cgroup.Path) (cgroup.State, error) {
+		o.Mark(m.Objects(), nil, s, func(p cgroup.Path) (cgroup.State, error) {
 			return cgroup.State{Path: p, CPUs: step.cpus, Effective: step.cpus}, step.err
 		})
-		if got := o.Places(m, m.Container("dns")); got != step.want {
+		if got := o.Places(m.Objects().Container("dns")); got != step.want {
 			t.Errorf("step %d: placed: %t; want %t", i, got, step.want)
 		}
 	}

@@ -29,7 +29,7 @@ func (in *Input) Targets(p pools.Plan) []cgroup.Target {
 		}
 	}
 	for _, u := range p.Units {
-		if t, ok := unitTarget(u, in.Inventory); ok {
+		if t, ok := unitTarget(u, in.Objects); ok {
 			out = append(out, t)
 		}
 	}
@@ -48,7 +48,7 @@ func (in *Input) sliceTarget(pod pools.PodPlan) (cgroup.Target, bool) {
 	if !in.Settings.Config.PodSliceWeights {
 		pod.Shares = 0
 	}
-	slice := in.Inventory.SliceOf(pod)
+	slice := in.Objects.SliceOf(pod)
 	if slice == "" {
 		return cgroup.Target{}, false
 	}
@@ -90,7 +90,7 @@ func (in *Input) sliceCPUs(slice cgroup.Path, pod *pools.PodPlan) (cpus cpuset.S
 		if c.State == pools.Exited {
 			continue
 		}
-		if e := in.Inventory.Container(c.ID); c.Pool == pools.Other || c.Unread || e != nil && e.IsUnread() {
+		if e := in.Objects.Container(c.ID); c.Pool == pools.Other || c.Unread || e != nil && e.IsUnread() {
 			return before, "" // its CPUs are not known
 		}
 		cpus = cpus.Union(c.Runs())
@@ -103,7 +103,7 @@ func (in *Input) isContested(pod *pools.PodPlan) bool {
 		return false
 	}
 	for i := range pod.Containers {
-		if c := &pod.Containers[i]; c.State != pools.Exited && in.Contested(in.Inventory.CgroupOf(c)) {
+		if c := &pod.Containers[i]; c.State != pools.Exited && in.Contested(in.Objects.CgroupOf(c)) {
 			return true
 		}
 	}
@@ -118,12 +118,12 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 	switch {
 	case c.State == pools.Exited, c.Pool == pools.Other:
 		return t, false
-	case c.Kind == pools.App && in.Inventory.Container(c.ID).IsAsked():
+	case c.Kind == pools.App && in.Objects.Container(c.ID).IsAsked():
 		return t, false // the answer to the runtime contains all values
 	case c.Kind == pools.Infra:
-		t.Path = in.Inventory.Pod(c.ID).Pause
+		t.Path = in.Objects.Pod(c.ID).Pause
 	default:
-		e := in.Inventory.Container(c.ID)
+		e := in.Objects.Container(c.ID)
 		t.Path, t.Container, t.NoCRI = e.Path, c.ID, e.RecordsOthers(t.CPUs)
 		if c.State == pools.Created {
 			// The OCI runtime makes the scope, and then replaces its device program. If a
@@ -143,8 +143,8 @@ func (in *Input) containerTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup
 }
 
 // unitTarget returns false for a unit that systemd cannot start. The unit keeps its CPUs.
-func unitTarget(u pools.UnitPlan, m *inventory.Inventory) (cgroup.Target, bool) {
-	e := m.Unit(u.Name)
+func unitTarget(u pools.UnitPlan, m *inventory.Objects) (cgroup.Target, bool) {
+	e := m.Units().Get(u.Name)
 	if e == nil || !e.Unit.Loaded() || e.Unit.Path == "" {
 		return cgroup.Target{}, false
 	}
@@ -196,7 +196,7 @@ func ownersOf(plan pools.Plan) []Owner {
 
 // dropUnread drops targets with unknown resources. Their containers keep their CPUs.
 func (in *Input) dropUnread(d *Decision, want []cgroup.Target) []cgroup.Target {
-	unread := unreadCgroups(in.Inventory, d.Plan)
+	unread := unreadCgroups(in.Objects, d.Plan)
 	if len(unread) == 0 {
 		return want
 	}
@@ -218,10 +218,10 @@ func (in *Input) dropUnread(d *Decision, want []cgroup.Target) []cgroup.Target {
 // the plan's. A cgroup without a cpuset runs on all CPUs.
 func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool) {
 	st, err := in.Read(t.Path)
-	if err != nil && !in.Inventory.IsAwaited(*t) {
+	if err != nil && !in.Objects.IsAwaited(*t) {
 		return cpuset.Set{}, false
 	}
-	record := in.Inventory.Recorded(*t)
+	record := in.Objects.Recorded(*t)
 	recorded := record.Recorded.Union(record.Unit.CPUs)
 	cpus := st.CPUs
 	if err != nil {
@@ -238,9 +238,9 @@ func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool
 }
 
 // HasUnread reports whether a plan has shared containers with unknown resources.
-func HasUnread(m *inventory.Inventory, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
+func HasUnread(m *inventory.Objects, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
 
-func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
+func unreadCgroups(m *inventory.Objects, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
 	for _, c := range p.Containers() {
 		switch e := m.Container(c.ID); {
@@ -257,7 +257,7 @@ func unreadCgroups(m *inventory.Inventory, p pools.Plan) map[cgroup.Path]bool {
 // auxiliary returns the cgroups in pods that belong to no container, with their CPUs. With a
 // static kubelet, only cgroups in management pods have CPUs.
 func (in *Input) auxiliary(d *Decision) []inspect.Auxiliary {
-	f := auxiliary.Facts{Inventory: in.Inventory, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
+	f := auxiliary.Facts{Objects: in.Objects, Plan: &d.Plan, Owned: d.Owned.Union(in.Leaving), Read: in.Read,
 		Wrote: func(p cgroup.Path) bool { return in.Originals.Has(p, cgroup.FileCPUs) }}
 	if !in.Settings.Pools.Kubelet {
 		f.Shared = d.Plan.Shared.Difference(f.Owned)
@@ -267,21 +267,21 @@ func (in *Input) auxiliary(d *Decision) []inspect.Auxiliary {
 
 // sandbox returns the cgroup of a pause container in which the pod's containers run.
 func (in *Input) sandbox(pod *pools.PodPlan, c *pools.Placement) (inspect.Auxiliary, bool) {
-	if c.Kind != pools.Infra || c.State == pools.Exited || !in.Inventory.HostsContainers(c.ID) {
+	if c.Kind != pools.Infra || c.State == pools.Exited {
 		return inspect.Auxiliary{}, false
 	}
-	e := in.Inventory.Pod(c.ID)
-	if e.Pause == "" || in.Auxiliary.HasSandbox(in.Inventory, e) {
+	e := in.Objects.Pod(c.ID)
+	if !e.HostsContainers() || e.Pause == "" || in.Auxiliary.HasSandbox(e) {
 		return inspect.Auxiliary{}, false
 	}
-	g, ok := auxiliary.SandboxOf(in.Inventory, pod, c.ID)
+	g, ok := auxiliary.SandboxOf(in.Objects, pod, c.ID)
 	g.Cgroup = string(e.Pause)
 	return g, ok
 }
 
 // podTarget returns the desired state of a container's cgroup, unless a sandbox hosts it.
 func (in *Input) podTarget(pod *pools.PodPlan, c *pools.Placement) (cgroup.Target, bool) {
-	if c.Kind == pools.App && in.Inventory.IsHosted(c.ID) {
+	if c.Kind == pools.App && in.Objects.Container(c.ID).IsHosted() {
 		return cgroup.Target{}, false
 	}
 	t, ok := in.containerTarget(pod, c)

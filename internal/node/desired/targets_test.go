@@ -91,8 +91,8 @@ func TestTargets(t *testing.T) {
 			m.PutUnit(lookup.UnitStatus{Name: "du.service", Unit: systemd.Unit{Name: "du.service", Load: "loaded", Path: unit}})
 			m.PutUnit(lookup.UnitStatus{Name: "gone.service", Unit: systemd.Unit{Name: "gone.service", Load: "not-found", Path: "system.slice/gone.service"}})
 			in := desired.Input{
-				Settings:  desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
-				Inventory: m, Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals, Nodes: cpuset.Range(0, 3),
+				Settings: desired.Settings{Config: &config.Config{PodSliceWeights: c.sliceWeights}},
+				Objects:  m.Objects(), Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals, Nodes: cpuset.Range(0, 3),
 			}
 			if d := cmp.Diff(c.want, in.Targets(c.plan), cmp.Comparer(cpuset.Set.Equal), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -149,8 +149,8 @@ func TestSliceCPUs(t *testing.T) {
 				m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running, Detailed: true, CgroupsPath: parent + ":cri-containerd:" + id}})
 			}
 			in := desired.Input{
-				Settings:  desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},
-				Inventory: m, Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals,
+				Settings: desired.Settings{Config: &config.Config{}, Topology: &topology.Topology{Possible: cpuset.Range(0, 7)}},
+				Objects:  m.Objects(), Formula: formula.New(config.WeightQuadratic), Originals: c.journal.Journal().Originals,
 			}
 			if c.contested != "" {
 				in.Contested = func(p cgroup.Path) bool { return p == c.contested }

@@ -27,7 +27,7 @@ func (s *Settings) ownPools() cpuset.Set { return s.Pools.Guaranteed.Union(s.Poo
 
 // HostSettings returns the host settings that a plan requires. elsewhere contains the
 // containers whose interrupts another manager moves, with the manager's name.
-func (s *Settings) HostSettings(owners []Owner, m *inventory.Inventory, o *OtherManagers) (w tune.Desired, elsewhere map[string]string) {
+func (s *Settings) HostSettings(owners []Owner, m *inventory.Objects, o *OtherManagers) (w tune.Desired, elsewhere map[string]string) {
 	elsewhere = make(map[string]string)
 	for _, owner := range owners {
 		if s.Config.KernelThreads == config.KernelThreadsExclusive {
@@ -43,7 +43,7 @@ func (s *Settings) HostSettings(owners []Owner, m *inventory.Inventory, o *Other
 		if e == nil {
 			continue
 		}
-		pod := m.PodOf(e)
+		pod := e.Pod()
 		if pod != nil && s.Config.Interrupts.Away != config.AwayOff {
 			if by, does := o.crio.MovesInterrupts(ofCRIO(pod, e, true)); does {
 				elsewhere[owner.ID] = by

@@ -59,7 +59,7 @@ func TestHostSettings(t *testing.T) {
 			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "sandbox", UID: "uid", Annotations: tc.annotations, RuntimeHandler: tc.handler}})
 			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "id", Name: "app", PodID: "sandbox"}})
 			owners := []desired.Owner{{ID: "id", Name: "app", CPUs: cpuset.Of(1, 2, 5)}, {Name: "du.service", Unit: true, CPUs: cpuset.Of(3)}}
-			w, elsewhere := s.HostSettings(owners, m, &others)
+			w, elsewhere := s.HostSettings(owners, m.Objects(), &others)
 			if !w.Equal(tc.want) || (elsewhere["id"] != "") != tc.elsewhere {
 				t.Errorf("host settings %v, %v, elsewhere %v; want %v, %v", w.Quiet, w.NoKernel, elsewhere, tc.want.Quiet, tc.want.NoKernel)
 			}

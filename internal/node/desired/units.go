@@ -43,8 +43,8 @@ func (in *Input) availablePools() pools.Pools {
 		p.Shared = shared // the kubelet's default set
 	}
 	p.Units = slices.DeleteFunc(slices.Clone(p.Units), func(u pools.UnitSpec) bool {
-		isNew := in.Systemd && u.CPUs > 0 && pools.Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Inventory.HasUnnamed([]string{u.Name})
-		return isNew || !in.Inventory.CanPlace(u.Name, in.Settings.HostUnits())
+		isNew := in.Systemd && u.CPUs > 0 && pools.Assigned(in.Previous, pools.Key{Container: u.Name}).IsEmpty() && in.Objects.Units().HasUnnamed([]string{u.Name})
+		return isNew || !in.Objects.Units().CanPlace(u.Name, in.Settings.HostUnits())
 	})
 	if in.Leaving.Union(in.System).IsEmpty() {
 		return p
@@ -86,15 +86,15 @@ func (s *Settings) Inherit(all []pools.Assignment, heir string, a pools.Assignme
 }
 
 // UnitProblems returns the configured units with CPUs that have no cgroup to place.
-func (s *Settings) UnitProblems(m *inventory.Inventory, hasSystemd bool) []pools.Problem {
+func (s *Settings) UnitProblems(m *inventory.Objects, hasSystemd bool) []pools.Problem {
 	var all []pools.Problem
 	report := func(name string, code pools.Code, text string) {
 		all = append(all, pools.Problem{Unit: name, Reason: pools.Reason{Code: code, Text: text}})
 	}
 	hosts := s.HostUnits()
 	for _, name := range s.PlacedNames() {
-		u := m.Unit(name)
-		switch inside := m.Encloses(name, hosts); {
+		u := m.Units().Get(name)
+		switch inside := m.Units().Encloses(name, hosts); {
 		case inside != "":
 			report(name, codeUnitEncloses, "its cgroup contains "+inside+", which would be limited to its CPUs; the daemon does not place it")
 		case u != nil && u.Unit.Partition != "":
@@ -115,16 +115,16 @@ func (s *Settings) UnitProblems(m *inventory.Inventory, hasSystemd bool) []pools
 
 // OwnerOf returns the key of the container or unit of a target, or the zero key for pods and
 // pause containers.
-func (s *Settings) OwnerOf(t cgroup.Target, m *inventory.Inventory) pools.Key {
+func (s *Settings) OwnerOf(t cgroup.Target, m *inventory.Objects) pools.Key {
 	if t.Unit != "" {
 		for _, u := range s.Pools.Units {
-			if m.UnitName(u.Name) == t.Unit {
+			if m.Units().NameOf(u.Name) == t.Unit {
 				return pools.Key{Container: u.Name}
 			}
 		}
 	}
 	if e := m.Container(t.Container); e != nil {
-		return m.KeyOf(e)
+		return e.Key()
 	}
 	return pools.Key{}
 }

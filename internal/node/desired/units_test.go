@@ -41,7 +41,7 @@ func TestUnitProblems(t *testing.T) {
 			c.unit.Name, c.unit.Unit.Name = "du.service", "du.service"
 			m.PutUnit(*c.unit)
 		}
-		got := s.UnitProblems(m, c.systemd)
+		got := s.UnitProblems(m.Objects(), c.systemd)
 		if (len(got) == 1) != (c.code != "") || len(got) == 1 && (got[0].Code != c.code || got[0].Unit != "du.service" || !strings.Contains(got[0].Text, c.part)) {
 			t.Errorf("%s: problems %v; want %s with %q", name, got, c.code, c.part)
 		}
@@ -66,7 +66,7 @@ func TestOwnerOf(t *testing.T) {
 		{cgroup.Target{Container: "c"}, pools.Key{PodUID: "u", Container: "app"}},
 		{cgroup.Target{Path: "kubepods-podu.slice"}, pools.Key{}},
 	} {
-		if got := s.OwnerOf(c.target, m); got != c.want {
+		if got := s.OwnerOf(c.target, m.Objects()); got != c.want {
 			t.Errorf("owner of %+v: %v; want %v", c.target, got, c.want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestOwners(t *testing.T) {
 	for _, id := range []string{"c", "d", "e"} {
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id}})
 	}
-	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Inventory: m, Originals: undo.Document{}.Journal().Originals, Build: func(pools.Input) pools.Plan { return plan }}
+	in := desired.Input{Settings: hostSettings(t, nodefixture.PoolsYAML, 8), Objects: m.Objects(), Originals: undo.Document{}.Journal().Originals, Build: func(pools.Input) pools.Plan { return plan }}
 	got := in.Decide()
 	if d := cmp.Diff(want, got.Owners, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -35,7 +35,7 @@ func TestUnread(t *testing.T) {
 			c.Recorded.CPUs = "4,7"
 		}
 		m.PutContainer(lookup.ContainerStatus{Container: c})
-		kernel[m.Container(name).Path] = cpus
+		kernel[m.Objects().Container(name).Path] = cpus
 	}
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		cpus, err := cpuset.Parse(kernel[p])
@@ -45,7 +45,7 @@ func TestUnread(t *testing.T) {
 		return cgroup.State{Path: p, CPUs: cpus}, nil
 	}
 	held := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "owner"}, CPUs: cpuset.Of(4, 5)}}
-	in := desired.Input{Settings: s, Inventory: m, Pods: m.Input(time.Now()), Previous: held, Originals: undo.Document{}.Journal().Originals, Read: read, Build: pools.Build}
+	in := desired.Input{Settings: s, Objects: m.Objects(), Pods: m.Objects().Input(time.Now()), Previous: held, Originals: undo.Document{}.Journal().Originals, Read: read, Build: pools.Build}
 	d := in.Decide()
 	got := make(map[string]string)
 	for _, target := range d.Targets {
@@ -58,7 +58,7 @@ func TestUnread(t *testing.T) {
 	if diff := cmp.Diff(held, d.Plan.Assignments); diff != "" {
 		t.Errorf("assignments (-want +got):\n%s", diff)
 	}
-	if !desired.HasUnread(m, d.Plan) {
+	if !desired.HasUnread(m.Objects(), d.Plan) {
 		t.Error("the plan has no unread container")
 	}
 }

@@ -49,7 +49,7 @@ func (k *Tracker) causeOf(d *drift) telemetry.Cause {
 	if w := d.record; w != nil {
 		e.UnitKnown = d.before.Unit.Known && w.unit.Known
 		e.UnitHad, e.UnitHas = inUnit(d.Property, d.before.Unit, d.after), inUnit(d.Property, w.unit, d.after)
-		if c := k.Inventory.Container(d.Container); c != nil && w.known {
+		if c := k.Objects.Container(d.Container); c != nil && w.known {
 			before, asked := k.records[w.container]
 			if !asked {
 				before = c.Container.Recorded

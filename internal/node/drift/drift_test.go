@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{kernel: new(kernel)}
 	m, weights := inventory.New(cgroup.DriverSystemd), formula.New("")
 	w.Tracker = drift.New(drift.Sources{
-		Inventory: m, Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Originals: undo.Document{}.Journal().Originals,
+		Objects: m.Objects(), Cache: kernelstate.New(w.kernel, slog.New(slog.DiscardHandler)), Originals: undo.Document{}.Journal().Originals,
 		Backoffs: retry.New(), Formula: &weights, Log: slog.New(slog.DiscardHandler),
 		AddEvent: func(_ cgroup.Path, e history.Event) { w.events = append(w.events, e) },
 	})
@@ -77,7 +77,7 @@ func (w *world) read(t *testing.T, cpus cpuset.Set, weight uint64) {
 	t.Helper()
 	w.kernel.state = cgroup.State{Path: path, CPUs: cpus, Effective: cpus, Weight: weight, HasCPU: true, Populated: true, Quota: -1}
 	w.Cache.Invalidate(path)
-	if _, errs := w.Cache.Refresh(targets, w.Inventory); len(errs) > 0 {
+	if _, errs := w.Cache.Refresh(targets, w.Objects); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 }
@@ -206,7 +206,7 @@ func TestGone(t *testing.T) {
 	w.Open(began, nothing)
 	w.kernel.gone = true
 	w.Cache.Invalidate(path)
-	w.Cache.Refresh(targets, w.Inventory)
+	w.Cache.Refresh(targets, w.Objects)
 	w.Settle(targets, began)
 	f := w.Figures()
 	if len(w.Unrepaired()) > 0 || len(f.Drifts) != 1 || len(f.Repaired) > 0 {

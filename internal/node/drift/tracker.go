@@ -23,7 +23,7 @@ import (
 
 // Sources are the values that a [Tracker] reads and changes. AddEvent is for the history.
 type Sources struct {
-	Inventory *inventory.Inventory
+	Objects   *inventory.Objects
 	Cache     *kernelstate.Cache
 	Originals *undo.Originals
 	Backoffs  *retry.Backoffs
@@ -83,7 +83,7 @@ func (k *Tracker) Open(now time.Time, ignored func(cgroup.Path) bool) (drifted, 
 		if !heard {
 			at = now
 		}
-		if ignored(p) || k.Inventory.IsAwaited(f.Target) && f.Target.Unit == "" {
+		if ignored(p) || k.Objects.IsAwaited(f.Target) && f.Target.Unit == "" {
 			continue // the cgroup is being made
 		}
 		deviations := deviations(f.Target, f.Before.State, f.After)
@@ -186,5 +186,5 @@ func (k *Tracker) Settle(targets []cgroup.Target, now time.Time) {
 		return true
 	})
 	maps.Copy(k.records, records)
-	maps.DeleteFunc(k.records, func(id string, _ cri.Resources) bool { return k.Inventory.Container(id) == nil })
+	maps.DeleteFunc(k.records, func(id string, _ cri.Resources) bool { return k.Objects.Container(id) == nil })
 }

@@ -18,10 +18,10 @@ import (
 // Meter measures how long containers run outside of their CPUs. It counts only containers that are
 // created while the daemon runs.
 type Meter struct {
-	inventory *inventory.Inventory
-	cache     *kernelstate.Cache
-	usage     func(cgroup.Path) (time.Duration, error)
-	systemd   bool // whether starts wait for an answer of systemd
+	objects *inventory.Objects
+	cache   *kernelstate.Cache
+	usage   func(cgroup.Path) (time.Duration, error)
+	systemd bool // whether starts wait for an answer of systemd
 
 	appeared   map[cgroup.Path]time.Time       // cgroups that are not placed yet, with the time of their creation
 	confined   map[cgroup.Path]exposure        // unidentified cgroups in the shared pool
@@ -45,9 +45,9 @@ type unfinishedStart struct {
 
 // New returns an empty Meter. usage returns the CPU time that the tasks of a cgroup have used. systemd is true if it
 // reports the CPUs of units at their start.
-func New(i *inventory.Inventory, c *kernelstate.Cache, usage func(cgroup.Path) (time.Duration, error), systemd bool) *Meter {
+func New(i *inventory.Objects, c *kernelstate.Cache, usage func(cgroup.Path) (time.Duration, error), systemd bool) *Meter {
 	return &Meter{
-		inventory: i, cache: c, usage: usage, systemd: systemd,
+		objects: i, cache: c, usage: usage, systemd: systemd,
 		appeared:   make(map[cgroup.Path]time.Time),
 		confined:   make(map[cgroup.Path]exposure),
 		unfinished: make(map[cgroup.Path]unfinishedStart),
@@ -114,19 +114,20 @@ func (m *Meter) Placements() map[telemetry.Way]telemetry.Placements {
 // NoteFirstReads records the exposure of containers at their first reading, before a write.
 func (m *Meter) NoteFirstReads(want []cgroup.Target) {
 	for _, t := range want {
-		e := m.inventory.Container(t.Container)
-		if e == nil || !e.IsUnseen() {
+		e := m.objects.Container(t.Container)
+		if e == nil || !e.Exposure().IsUnseen() {
 			continue
 		}
 		c := m.cache.Current(t.Path)
 		if !c.Exists {
 			continue
 		}
-		if e.NoteFirstReading(c.Effective.IsSubsetOf(t.CPUs), !c.CPUs.IsEmpty()); e.IsExposed() {
+		x := e.Exposure()
+		if x.NoteFirstReading(c.Effective.IsSubsetOf(t.CPUs), !c.CPUs.IsEmpty()); x.IsExposed() {
 			continue
 		}
 		took, confined := m.confined[t.Path]
-		way := e.Way()
+		way := x.Way()
 		if confined {
 			way = cmp.Or(way, telemetry.WayInotify)
 		}
@@ -148,21 +149,22 @@ func (m *Meter) NoteUnidentified(p cgroup.Path, cpus cpuset.Set, now time.Time) 
 // ObserveStarts counts the containers of want that are in their pool now.
 func (m *Meter) ObserveStarts(want []cgroup.Target, now time.Time) {
 	for _, t := range want {
-		e := m.inventory.Container(t.Container)
-		if e == nil || !e.IsExposed() {
+		e := m.objects.Container(t.Container)
+		if e == nil || !e.Exposure().IsExposed() {
 			continue
 		}
 		if c := m.cache.Current(t.Path); !c.Exists || m.cache.IsStale(t.Path) || !c.Effective.IsSubsetOf(t.CPUs) {
 			continue
 		}
-		wasMade := e.EndExposure()
-		took := m.exposureOf(t.Path, e.Began(), now)
+		x := e.Exposure()
+		wasMade := x.End()
+		took := m.exposureOf(t.Path, x.Began(), now)
 		m.Gone(t.Path)
 		if wasMade && m.systemd {
-			m.unfinished[t.Path] = unfinishedStart{way: e.Way(), took: took, cpus: t.CPUs}
+			m.unfinished[t.Path] = unfinishedStart{way: x.Way(), took: took, cpus: t.CPUs}
 			continue
 		}
-		m.observe(cmp.Or(e.Way(), telemetry.WayEvent), took)
+		m.observe(cmp.Or(x.Way(), telemetry.WayEvent), took)
 	}
 }
 

@@ -48,7 +48,7 @@ type node struct {
 func newNode(systemd bool) *node {
 	n := &node{inventory: inventory.New(cgroup.DriverSystemd), kernel: new(kernel), asked: make(map[cgroup.Path]bool), awaited: make(map[cgroup.Path]bool)}
 	n.cache = kernelstate.New(n.kernel, slog.New(slog.DiscardHandler))
-	n.Meter = exposure.New(n.inventory, n.cache, n.kernel.Usage, systemd)
+	n.Meter = exposure.New(n.inventory.Objects(), n.cache, n.kernel.Usage, systemd)
 	n.inventory.BeginWatch(began)
 	return n
 }
@@ -62,7 +62,7 @@ func (n *node) run(state cri.State) {
 func (n *node) read(own, effective cpuset.Set) {
 	n.kernel.state = cgroup.State{Path: path, CPUs: own, Effective: effective, Populated: true}
 	n.cache.Invalidate(path)
-	n.cache.Refresh(targets, n.inventory)
+	n.cache.Refresh(targets, n.inventory.Objects())
 }
 
 // answer is an answer of systemd about the unit of the cgroup.
@@ -103,7 +103,7 @@ func TestStarts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(!c.noSystemd)
 			n.run(c.state)
-			n.inventory.Container("1").FoundBy(telemetry.WaySpec)
+			n.inventory.Objects().Container("1").Exposure().FoundBy(telemetry.WaySpec)
 			n.read(c.own, cpuset.Range(0, 7))
 			n.NoteFirstReads(targets)
 			n.ObserveStarts(targets, began.Add(time.Second)) // it is not in its pool

@@ -84,7 +84,7 @@ func (f *Formula) Take(a Answer) bool {
 // Observe looks for a container that shows the formula: the OCI runtime has computed its
 // weight, from known shares, and the daemon has never written it. It returns the container
 // that ends a guess.
-func (f *Formula) Observe(m *inventory.Inventory, current func(cgroup.Path) cgroup.Current, written *undo.Originals) (container string, ok bool) {
+func (f *Formula) Observe(m *inventory.Objects, current func(cgroup.Path) cgroup.Current, written *undo.Originals) (container string, ok bool) {
 	if !f.IsGuess() {
 		return "", false
 	}

@@ -103,10 +103,10 @@ func TestFormula(t *testing.T) {
 	}
 	answer := formula.Answer{Formula: config.WeightLinear}
 	untouched := undo.Document{}.Journal().Originals
-	written := undo.Document{Originals: []undo.Original{{Path: m.Container("c").Path, File: cgroup.FileWeight, Value: "39"}}}.Journal().Originals
+	written := undo.Document{Originals: []undo.Original{{Path: m.Objects().Container("c").Path, File: cgroup.FileWeight, Value: "39"}}}.Journal().Originals
 	type steps []func(*formula.Formula)
 	answered := func(f *formula.Formula) { f.Take(answer) }
-	observed := func(f *formula.Formula) { f.Observe(m, linear, untouched) }
+	observed := func(f *formula.Formula) { f.Observe(m.Objects(), linear, untouched) }
 	for name, c := range map[string]struct {
 		configured config.WeightFormula
 		steps      steps
@@ -118,9 +118,9 @@ func TestFormula(t *testing.T) {
 		"version":                  {config.WeightAuto, steps{answered}, config.WeightLinear, true},
 		"container":                {config.WeightAuto, steps{observed}, config.WeightLinear, false},
 		"container before version": {config.WeightAuto, steps{observed, func(f *formula.Formula) { f.Take(formula.Answer{Formula: config.WeightQuadratic}) }}, config.WeightLinear, false},
-		"own weight":               {config.WeightAuto, steps{func(f *formula.Formula) { f.Observe(m, linear, written) }}, config.WeightAuto, true},
+		"own weight":               {config.WeightAuto, steps{func(f *formula.Formula) { f.Observe(m.Objects(), linear, written) }}, config.WeightAuto, true},
 		"no cgroup": {config.WeightAuto, steps{func(f *formula.Formula) {
-			f.Observe(m, func(cgroup.Path) cgroup.Current { return cgroup.Current{} }, untouched)
+			f.Observe(m.Objects(), func(cgroup.Path) cgroup.Current { return cgroup.Current{} }, untouched)
 		}}, config.WeightAuto, true},
 		"configured later": {config.WeightAuto, steps{observed, func(f *formula.Formula) { f.Configure(config.WeightQuadratic) }}, config.WeightQuadratic, false},
 		"no longer configured": {config.WeightQuadratic, steps{func(f *formula.Formula) {

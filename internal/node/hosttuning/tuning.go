@@ -40,7 +40,7 @@ func (t *Tuning) Run(ctx context.Context) {
 }
 
 // Set passes the settings that the owners of a plan need.
-func (t *Tuning) Set(s *desired.Settings, owners []desired.Owner, m *inventory.Inventory, others *desired.OtherManagers, possible cpuset.Set) {
+func (t *Tuning) Set(s *desired.Settings, owners []desired.Owner, m *inventory.Objects, others *desired.OtherManagers, possible cpuset.Set) {
 	if t == nil {
 		return
 	}

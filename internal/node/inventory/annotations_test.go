@@ -56,12 +56,12 @@ func TestKeepsReadAnnotations(t *testing.T) {
 		if n := r.Calls("PodSandboxStatus") - before; n != calls {
 			t.Errorf("%d pods were read; want %d", n, calls)
 		}
-		for p := range m.Pods() {
+		for p := range m.Objects().Pods() {
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(p.Annotations()))); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 		}
-		if pods, _ := m.Len(); pods != 3 {
+		if pods, _ := m.Objects().Len(); pods != 3 {
 			t.Errorf("%d pods; want 3", pods)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // ContainerAt returns the container whose cgroup is p, or nil.
-func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
+func (m *Objects) ContainerAt(p cgroup.Path) *Container {
 	for _, e := range m.containers {
 		if e.Path == p {
 			return e
@@ -17,7 +17,7 @@ func (m *Inventory) ContainerAt(p cgroup.Path) *Container {
 }
 
 // PodAt returns the pod whose slice or pause container has the cgroup p, or nil.
-func (m *Inventory) PodAt(p cgroup.Path) *Pod {
+func (m *Objects) PodAt(p cgroup.Path) *Pod {
 	for _, e := range m.pods {
 		if e.Pause == p || e.Slice == p {
 			return e
@@ -27,7 +27,7 @@ func (m *Inventory) PodAt(p cgroup.Path) *Pod {
 }
 
 // PodSlices returns the cgroups of all pods.
-func (m *Inventory) PodSlices() []cgroup.Path {
+func (m *Objects) PodSlices() []cgroup.Path {
 	all := make([]cgroup.Path, 0, len(m.pods))
 	for _, e := range m.pods {
 		if e.Slice != "" {
@@ -38,7 +38,7 @@ func (m *Inventory) PodSlices() []cgroup.Path {
 }
 
 // PodCgroups returns the cgroups of all pods, pause containers and containers.
-func (m *Inventory) PodCgroups() []cgroup.Path {
+func (m *Objects) PodCgroups() []cgroup.Path {
 	all := m.PodSlices()
 	for _, e := range m.pods {
 		all = append(all, e.Pause)
@@ -50,7 +50,7 @@ func (m *Inventory) PodCgroups() []cgroup.Path {
 }
 
 // CgroupOf returns the cgroup of a planned container, "" if it is unknown.
-func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
+func (m *Objects) CgroupOf(c *pools.Placement) cgroup.Path {
 	if c.Kind == pools.Infra {
 		if e := m.pods[c.ID]; e != nil {
 			return e.Pause
@@ -65,7 +65,7 @@ func (m *Inventory) CgroupOf(c *pools.Placement) cgroup.Path {
 
 // SliceOf returns the cgroup of a planned pod. It belongs to a sandbox with a container that
 // has not exited, and is "" without such a sandbox.
-func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
+func (m *Objects) SliceOf(pod pools.PodPlan) cgroup.Path {
 	for _, c := range pod.Containers {
 		if c.State == pools.Exited {
 			continue
@@ -87,14 +87,14 @@ func (m *Inventory) SliceOf(pod pools.PodPlan) cgroup.Path {
 
 // Recorded returns the values that the runtime or systemd would write again to the cgroup
 // of a target. They are unknown for a target without object.
-func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
+func (m *Objects) Recorded(t cgroup.Target) cgroup.Current {
 	if e := m.containers[t.Container]; e != nil {
 		if t.NoCRI {
 			return cgroup.Current{Recorded: e.unit.CPUs, RecordedKnown: e.unit.Known, Unit: e.unit}
 		}
 		return e.Record()
 	}
-	if e := m.units[m.UnitAt(t.Path)]; e != nil {
+	if e := m.units.Get(m.units.At(t.Path)); e != nil {
 		return e.Record()
 	}
 	for _, e := range m.pods {
@@ -110,7 +110,7 @@ func (m *Inventory) Recorded(t cgroup.Target) cgroup.Current {
 
 // IsAwaited reports whether the cgroup of a target may be missing because its container or
 // unit has not started yet.
-func (m *Inventory) IsAwaited(t cgroup.Target) bool {
+func (m *Objects) IsAwaited(t cgroup.Target) bool {
 	if t.Unit != "" {
 		return true
 	}

@@ -32,6 +32,8 @@ type Container struct {
 	// began and ended are the times of the creation and of the end, on the daemon's clock.
 	began, ended time.Time
 	history
+
+	inventory *Inventory
 }
 
 // history holds the facts about a container that later reports of the runtime keep.
@@ -71,10 +73,11 @@ func (m *Inventory) PutContainer(f lookup.ContainerStatus) bool {
 		m.putContainer(f)
 		return true
 	case errors.Is(f.Err, cri.ErrNotFound):
-		if e := m.containers[f.ID]; e != nil && e.isExpected(m.now()) {
+		if e := m.objects.containers[f.ID]; e != nil && e.isExpected(m.now()) {
 			return false
 		}
-		m.removeAsOf(f.ID, f.AsOf)
+		m.noteMissing(f.ID, f.AsOf)
+		m.objects.dropContainer(f.ID)
 		return true
 	}
 	return false
@@ -84,33 +87,32 @@ func (m *Inventory) PutContainer(f lookup.ContainerStatus) bool {
 // read before an event must not revert the event. Known details survive an answer without
 // details.
 func (m *Inventory) putContainer(f lookup.ContainerStatus) {
-	m.clock++
-	now := m.now()
-	e := &Container{Container: f.Container, unit: f.Unit, began: onClock(f.CreatedAt, now), err: f.Partial}
+	added, now := m.tick(), m.now()
+	e := &Container{inventory: m, Container: f.Container, unit: f.Unit, began: onClock(f.CreatedAt, now), err: f.Partial}
 	e.end(f.FinishedAt, now)
 	e.seenCreated = !m.watchedSince.IsZero() && !e.began.Before(m.watchedSince)
-	if old := m.containers[f.ID]; old != nil {
+	if old := m.objects.containers[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
 			old.advance(f.State)
-			old.added = m.clock
+			old.added = added
 			return
 		}
 		e.follow(old, f.AsOf)
 	}
-	e.added = m.clock
+	e.added = added
 	switch {
 	case f.Own:
 		e.settle(homeOwn)
 	case f.Hosted:
 		e.settle(homeSandbox)
 	}
-	m.noteLost(e, f.Lost)
+	e.noteLost(f.Lost)
 	var pathErr, cpusErr, memsErr error
 	e.Path, pathErr = f.Cgroup(m.driver)
 	e.Recorded, cpusErr = f.RecordedCPUs()
 	e.mems, memsErr = f.RecordedMems()
 	e.err = cmp.Or(e.err, pathErr, cpusErr, memsErr)
-	m.setContainer(f.ID, e)
+	m.objects.setContainer(f.ID, e)
 }
 
 // follow takes over from an earlier report of the container what a report of asOf keeps.
@@ -142,10 +144,7 @@ func (e *Container) follow(old *Container, asOf int) {
 
 // NotePersisted notes that the daemon has changed the record of a container with the runtime
 // or systemd.
-func (m *Inventory) NotePersisted(e *Container) {
-	m.clock++
-	e.recordedAt = m.clock
-}
+func (m *Inventory) NotePersisted(e *Container) { e.recordedAt = m.tick() }
 
 // HasRecord reports whether the answer contains the daemon's last change of the record. An
 // answer that was requested before the change lacks it.
@@ -185,43 +184,33 @@ func resourcesOf(r cri.Resources) pools.Resources {
 // IsUnread reports whether the runtime has not reported the container's request.
 func (e *Container) IsUnread() bool { return e.err != nil && e.Request().Shares == 0 }
 
-// Began returns when the container was created, on the daemon's clock.
-func (e *Container) Began() time.Time { return e.began }
+// Pod returns the pod of the container, nil if it is unknown.
+func (e *Container) Pod() *Pod { return e.inventory.objects.pods[e.Container.PodID] }
 
-// KeyOf returns the owner of which a container is an instance. The sandbox id stands for
+// Key returns the owner of which the container is an instance. The sandbox id stands for
 // the UID of an unknown pod.
-func (m *Inventory) KeyOf(e *Container) pools.Key {
+func (e *Container) Key() pools.Key {
 	k := pools.Key{PodUID: e.Container.PodID, Container: e.Container.Name}
-	if p := m.PodOf(e); p != nil {
+	if p := e.Pod(); p != nil {
 		k.PodUID = p.UID
 	}
 	return k
 }
 
-// MayBeExclusive reports whether a container requests exclusive CPUs, or may do so as far
+// MayBeExclusive reports whether the container requests exclusive CPUs, or may do so as far
 // as the runtime reports.
-func (m *Inventory) MayBeExclusive(e *Container) bool {
-	p, r := m.PodOf(e), e.Request()
+func (e *Container) MayBeExclusive() bool {
+	p, r := e.Pod(), e.Request()
 	return p != nil && (p.QoS == pools.QoSGuaranteed || p.IsUnread()) && (r.Shares == 0 || r.ExclusiveCPUs() > 0)
 }
 
-// HasInstance reports whether an instance of a container exists that has not ended.
-func (m *Inventory) HasInstance(key pools.Key) bool {
-	for e := range m.Members(key.PodUID) {
-		if e.presence != asked && e.Container.State != cri.Exited && m.KeyOf(e) == key {
-			return true
-		}
-	}
-	return false
-}
-
-// EarlierInstances returns the ids of earlier instances of a container whose end the runtime
+// EarlierInstances returns the ids of earlier instances of the container whose end the runtime
 // has not reported. The kubelet creates an instance after the end of the last instance. The
 // runtime reports no event for an instance that has failed to start.
-func (m *Inventory) EarlierInstances(e *Container) (ids []string) {
-	key := m.KeyOf(e)
-	for o := range m.Members(key.PodUID) {
-		if o.presence != asked && o.Container.State != cri.Exited && m.KeyOf(o) == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
+func (e *Container) EarlierInstances() (ids []string) {
+	key := e.Key()
+	for o := range e.inventory.objects.Members(key.PodUID) {
+		if o.presence != asked && o.Container.State != cri.Exited && o.Key() == key && o.Container.CreatedAt.Before(e.Container.CreatedAt) {
 			ids = append(ids, o.Container.ID)
 		}
 	}

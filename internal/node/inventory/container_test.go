@@ -76,7 +76,7 @@ func TestInstances(t *testing.T) {
 		w.runtime.containers[id] = o
 	}
 	w.list()
-	if got := w.EarlierInstances(w.Container("c")); !slices.Equal(got, []string{"earlier"}) {
+	if got := w.Container("c").EarlierInstances(); !slices.Equal(got, []string{"earlier"}) {
 		t.Errorf("earlier instances: %v; want %v", got, []string{"earlier"})
 	}
 	for name, want := range map[string]bool{"app": true, "other": true, "none": false} {
@@ -95,8 +95,7 @@ func TestRecovered(t *testing.T) {
 	w.list()
 	w.BeginWatch(w.now)
 	take := func() int {
-		containers, _ := w.TakeUnrecovered()
-		return len(containers)
+		return len(w.TakeUnrecovered())
 	}
 	if n := take(); n != 0 {
 		t.Errorf("%d containers before the details are known; want 0", n)

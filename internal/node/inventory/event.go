@@ -10,11 +10,12 @@ import (
 // can be empty.
 func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgroup.Path) {
 	id := e.ContainerID
-	pod, c := m.pods[id], m.containers[id]
+	pod, c := m.objects.pods[id], m.objects.containers[id]
 	switch {
 	case e.Kind == cri.ContainerDeleted:
-		if m.remove(id); pod != nil {
-			m.dropUnconfirmed(m.within[id], func(*Container) bool { return true })
+		m.noteRemoved(id)
+		if m.objects.dropContainer(id); pod != nil {
+			m.objects.dropUnconfirmed(m.objects.within[id], func(*Container) bool { return true })
 			m.unlist(id)
 		}
 	case e.Kind == cri.ContainerStopped && pod != nil:
@@ -36,7 +37,7 @@ func (m *Inventory) Event(e cri.Event) (sandbox, container string, started cgrou
 	case pod != nil, c != nil:
 	case id == e.PodID:
 		sandbox = id
-	case m.pods[e.PodID] == nil:
+	case m.objects.pods[e.PodID] == nil:
 		sandbox, container = e.PodID, id
 	default:
 		container = id

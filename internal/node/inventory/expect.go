@@ -48,10 +48,7 @@ const unconfirmedTimeout = 2 * time.Minute
 
 // SetNRI records whether NRI is connected: then the runtime asks before it starts a
 // container.
-func (m *Inventory) SetNRI(connected bool) { m.hasNRI = connected }
-
-// HasNRI reports whether the runtime asks before it starts a container.
-func (m *Inventory) HasNRI() bool { return m.hasNRI }
+func (m *Inventory) SetNRI(connected bool) { m.objects.hasNRI = connected }
 
 // Expect adds a container that the runtime is about to create, and its pod. The container
 // is placed elsewhere if another NRI plugin has given it CPUs. The kubelet requests CPUs
@@ -59,10 +56,11 @@ func (m *Inventory) HasNRI() bool { return m.hasNRI }
 func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Container {
 	m.ExpectPod(p)
 	// The creation of an earlier container of this name failed without a report.
-	m.dropUnconfirmed(m.within[c.PodID], func(e *Container) bool { return e.Container.Name == c.Name })
+	o := m.objects
+	o.dropUnconfirmed(o.within[c.PodID], func(e *Container) bool { return e.Container.Name == c.Name })
 	m.putContainer(lookup.ContainerStatus{Container: c})
-	e := m.containers[c.ID]
-	e.seenCreated, e.recovered, e.requestedAt, e.expectation = true, true, m.clock, expectation{asked, m.now()}
+	e := o.containers[c.ID]
+	e.seenCreated, e.recovered, e.requestedAt, e.expectation = true, true, m.changes, expectation{asked, m.now()}
 	e.placedElsewhere = c.Requested.CPUs != "" && !kubeletPlaces
 	return e
 }
@@ -70,16 +68,16 @@ func (m *Inventory) Expect(p cri.Pod, c cri.Container, kubeletPlaces bool) *Cont
 // ExpectPod adds a pod that the runtime has described through NRI, unless the inventory
 // has its details. The first event about the pod leads to a question to systemd.
 func (m *Inventory) ExpectPod(p cri.Pod) {
-	if old := m.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
+	if old := m.objects.pods[p.ID]; old != nil && old.err == nil && !old.unlisted {
 		return
 	}
 	m.putPod(lookup.PodStatus{Pod: p})
-	m.pods[p.ID].expectation = expectation{answered, m.now()}
+	m.objects.pods[p.ID].expectation = expectation{answered, m.now()}
 }
 
 // NoteClaimRefs records the references to ResourceClaims that NRI reports of a container.
 func (m *Inventory) NoteClaimRefs(id string, refs cri.ClaimRefs) {
-	if e := m.containers[id]; e != nil {
+	if e := m.objects.containers[id]; e != nil {
 		e.Container.Claims = refs
 	}
 }
@@ -96,19 +94,19 @@ func (e *Container) Answer(cpus, mems cpuset.Set) {
 	if !mems.IsEmpty() {
 		e.mems = mems
 	}
-	e.FoundBy(telemetry.WayNRI)
+	e.Exposure().FoundBy(telemetry.WayNRI)
 }
 
 // CancelCreate drops a container whose creation the reply forbids.
-func (m *Inventory) CancelCreate(id string) { m.dropContainer(id) }
+func (m *Inventory) CancelCreate(id string) { m.objects.dropContainer(id) }
 
 // AbandonCreate drops a container whose request the runtime no longer waits for. It keeps
 // a container that is placed elsewhere: the runtime may create it without a reply, and only
 // the request shows that another plugin places it.
 func (m *Inventory) AbandonCreate(id string) {
-	e := m.containers[id]
+	e := m.objects.containers[id]
 	if e == nil || !e.placedElsewhere {
-		m.dropContainer(id)
+		m.objects.dropContainer(id)
 		return
 	}
 	e.presence = answered
@@ -117,8 +115,7 @@ func (m *Inventory) AbandonCreate(id string) {
 // MarkStarting records that the runtime has asked to start the container. Its cgroup exists
 // and may be written. A listing that began before may lack the container.
 func (m *Inventory) MarkStarting(e *Container) {
-	m.clock++
-	e.added = m.clock
+	e.added = m.tick()
 	e.confirm()
 	e.starting = true
 	e.advance(cri.Created)
@@ -127,17 +124,18 @@ func (m *Inventory) MarkStarting(e *Container) {
 // IsAsked reports whether the runtime waits for a reply before it creates the container.
 func (e *Container) IsAsked() bool { return e.presence == asked }
 
-// IsBeingMade reports whether the OCI runtime still makes the cgroup of a container, which
+// IsBeingMade reports whether the OCI runtime still makes the cgroup of the container, which
 // may be nil. A write to the cgroup would be lost, or would replace one of the OCI
 // runtime. With NRI the runtime asks before the first process runs in the cgroup.
-func (m *Inventory) IsBeingMade(e *Container) bool {
-	return m.hasNRI && e != nil && e.Container.State == cri.Created && !e.starting
+func (e *Container) IsBeingMade() bool {
+	return e != nil && e.inventory.objects.hasNRI && e.Container.State == cri.Created && !e.starting
 }
 
 // DropMissing drops the objects that only NRI has reported and that are not in there.
 func (m *Inventory) DropMissing(there map[string]bool) {
-	m.dropUnconfirmed(m.containers, func(e *Container) bool { return !there[e.Container.ID] })
-	for id, e := range m.pods {
+	o := m.objects
+	o.dropUnconfirmed(o.containers, func(e *Container) bool { return !there[e.Container.ID] })
+	for id, e := range o.pods {
 		if e.presence == answered && !there[id] {
 			m.unlist(id)
 		}
@@ -145,7 +143,7 @@ func (m *Inventory) DropMissing(there map[string]bool) {
 }
 
 // dropUnconfirmed drops the unconfirmed containers of all for which is returns true.
-func (m *Inventory) dropUnconfirmed(all map[string]*Container, is func(*Container) bool) {
+func (m *Objects) dropUnconfirmed(all map[string]*Container, is func(*Container) bool) {
 	for id, e := range all {
 		if e.presence == answered && is(e) {
 			m.dropContainer(id)

@@ -152,11 +152,11 @@ func TestAnswer(t *testing.T) {
 	e := w.Expect(p, c, false)
 	c.Recorded.CPUs = "6"
 	w.runtime.containers["c"] = c
-	if !e.IsAsked() || e.IsUnconfirmed() || !w.Pod("p").IsUnconfirmed() || !w.IsBeingMade(e) {
+	if !e.IsAsked() || e.IsUnconfirmed() || !w.Pod("p").IsUnconfirmed() || !e.IsBeingMade() {
 		t.Errorf("expected container %+v", e)
 	}
 	e.Answer(cpuset.Of(4, 5), cpuset.Of(1))
-	if e.IsAsked() || !e.IsUnconfirmed() || e.Record().Recorded.String() != "4-5" || e.Record().RecordedMems.String() != "1" || e.Way() != telemetry.WayNRI {
+	if e.IsAsked() || !e.IsUnconfirmed() || e.Record().Recorded.String() != "4-5" || e.Record().RecordedMems.String() != "1" || e.Exposure().Way() != telemetry.WayNRI {
 		t.Errorf("answered container %+v", e)
 	}
 	e.Answer(cpuset.Set{}, cpuset.Set{})
@@ -165,10 +165,10 @@ func TestAnswer(t *testing.T) {
 	}
 	w.list()
 	e = w.Container("c")
-	if e.IsUnconfirmed() || w.Pod("p").IsUnconfirmed() || e.Recorded.String() != "6" || !w.IsBeingMade(e) {
+	if e.IsUnconfirmed() || w.Pod("p").IsUnconfirmed() || e.Recorded.String() != "6" || !e.IsBeingMade() {
 		t.Errorf("container after a listing: %+v", e)
 	}
-	if w.MarkStarting(e); w.IsBeingMade(e) {
+	if w.MarkStarting(e); e.IsBeingMade() {
 		t.Errorf("starting container %+v", e)
 	}
 }

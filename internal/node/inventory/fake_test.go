@@ -72,6 +72,7 @@ func (f *fakeRuntime) fault(kind, id string, ok bool) error {
 type world struct {
 	t *testing.T
 	*inventory.Inventory
+	*inventory.Objects
 	runtime *fakeRuntime
 	host    hostenv.Host
 	tree    *testnode.Cgroups
@@ -79,7 +80,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, Inventory: inventory.New(cgroup.DriverSystemd), now: time.Now(),
+	m := inventory.New(cgroup.DriverSystemd)
+	w := &world{t: t, Inventory: m, Objects: m.Objects(), now: time.Now(),
 		runtime: &fakeRuntime{pods: make(map[string]cri.Pod), containers: make(map[string]cri.Container), silent: make(map[string]bool), partial: make(map[string]bool)},
 		tree:    testnode.NewCgroups(testnode.CgroupConfig{Possible: cpuset.Range(0, 7)}),
 	}

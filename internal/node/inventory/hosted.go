@@ -29,11 +29,10 @@ const (
 // settle records a home, unless processes have been in the container's own cgroup.
 func (h *history) settle(is home) { h.home = max(h.home, is) }
 
-// NoteProcesses records whether processes run in the cgroup of a container, which may be
-// unknown. It reports whether the daemon must fetch the container: it is running, and no
+// NoteProcesses records whether processes run in the cgroup of the container, which may be
+// nil. It reports whether the daemon must fetch the container: it is running, and no
 // process has been in its cgroup.
-func (m *Inventory) NoteProcesses(id string, populated bool) (fetch bool) {
-	e := m.containers[id]
+func (e *Container) NoteProcesses(populated bool) (fetch bool) {
 	switch {
 	case e == nil:
 		return false
@@ -44,15 +43,17 @@ func (m *Inventory) NoteProcesses(id string, populated bool) (fetch bool) {
 	return e.home == homeUnknown && e.Container.State == cri.Running
 }
 
-// HostsContainers reports whether the processes of a sandbox's containers run in a cgroup of
+// HostsContainers reports whether the processes of the sandbox's containers run in a cgroup of
 // the sandbox. A container that ends in this moment is not sufficient: no other container of
-// the sandbox may have processes in its own cgroup.
-func (m *Inventory) HostsContainers(sandbox string) bool {
+// the sandbox may have processes in its own cgroup. It is false for a nil pod.
+func (e *Pod) HostsContainers() bool { return e != nil && e.objects.hosts(e.Pod.ID) }
+
+func (m *Objects) hosts(sandbox string) bool {
 	hosted, own := m.homes(sandbox)
 	return hosted && !own
 }
 
-func (m *Inventory) homes(sandbox string) (hosted, own bool) {
+func (m *Objects) homes(sandbox string) (hosted, own bool) {
 	for _, e := range m.within[sandbox] {
 		if e.Container.State != cri.Exited {
 			hosted, own = hosted || e.home == homeSandbox, own || e.home == homeOwn
@@ -64,15 +65,15 @@ func (m *Inventory) homes(sandbox string) (hosted, own bool) {
 // IsSandboxCgroup reports whether p is the cgroup that Kata Containers makes next to the
 // one of the pause container: kata_ and the name of the latter (kata-containers 06315f95,
 // src/runtime/pkg/resourcecontrol/cgroups.go, RenameCgroupPath).
-func (m *Inventory) IsSandboxCgroup(p cgroup.Path, sandbox string) bool {
-	_, own := m.homes(sandbox)
-	return !own && strings.HasPrefix(p.Base(), "kata_") && strings.HasSuffix(strings.TrimSuffix(p.Base(), ".scope"), sandbox)
+func (e *Pod) IsSandboxCgroup(p cgroup.Path) bool {
+	_, own := e.objects.homes(e.Pod.ID)
+	return !own && strings.HasPrefix(p.Base(), "kata_") && strings.HasSuffix(strings.TrimSuffix(p.Base(), ".scope"), e.Pod.ID)
 }
 
-// IsHosted reports whether the processes of a container run in a cgroup of its sandbox.
-func (m *Inventory) IsHosted(id string) bool {
-	e := m.containers[id]
-	return e != nil && m.HostsContainers(e.Container.PodID)
+// IsHosted reports whether the processes of the container, which may be nil, run in a cgroup
+// of its sandbox.
+func (e *Container) IsHosted() bool {
+	return e != nil && e.inventory.objects.hosts(e.Container.PodID)
 }
 
 // A container without a cgroup is reported after this time and this number of listings: the
@@ -83,12 +84,12 @@ const (
 )
 
 // noteLost records whether a container runs without a cgroup.
-func (m *Inventory) noteLost(e *Container, lost bool) {
+func (e *Container) noteLost(lost bool) {
 	switch {
 	case !lost:
 		e.lostAt = time.Time{}
 	case e.lostAt.IsZero():
-		e.lostAt, e.lostIn = m.now(), m.listings
+		e.lostAt, e.lostIn = e.inventory.now(), e.inventory.listings
 	}
 }
 
@@ -96,9 +97,9 @@ func (m *Inventory) noteLost(e *Container, lost bool) {
 // running, and whose cgroup has not existed for a while, with the time since. A container in a
 // virtual machine has no cgroup either: of containers that have never had a process in their own
 // cgroup, those with a runtime handler are left out.
-func (m *Inventory) Lost() iter.Seq2[*Container, time.Time] {
+func (m *Objects) Lost() iter.Seq2[*Container, time.Time] {
 	return func(yield func(*Container, time.Time) bool) {
-		for _, id := range sortedWhere(m.containers, m.isLost) {
+		for _, id := range sortedWhere(m.containers, (*Container).isLost) {
 			if e := m.containers[id]; !yield(e, e.lostAt) {
 				return
 			}
@@ -106,10 +107,10 @@ func (m *Inventory) Lost() iter.Seq2[*Container, time.Time] {
 	}
 }
 
-func (m *Inventory) isLost(e *Container) bool {
+func (e *Container) isLost() bool {
+	m, pod := e.inventory, e.Pod()
 	if e.lostAt.IsZero() || e.Container.State != cri.Running || m.listings-e.lostIn < lostListings || m.now().Sub(e.lostAt) < lostTime {
 		return false
 	}
-	pod := m.PodOf(e)
-	return pod != nil && (e.home == homeOwn || pod.Pod.RuntimeHandler == "") && m.MayBeExclusive(e)
+	return pod != nil && (e.home == homeOwn || pod.Pod.RuntimeHandler == "") && e.MayBeExclusive()
 }

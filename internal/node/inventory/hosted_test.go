@@ -46,14 +46,14 @@ func TestHostsContainers(t *testing.T) {
 				w.runtime.containers["d"] = first
 			}
 			w.list()
-			if got := w.HostsContainers("p"); got != c.hosts {
+			if got := w.Pod("p").HostsContainers(); got != c.hosts {
 				t.Errorf("hosts its containers: %t, want %t", got, c.hosts)
 			}
-			if got := w.IsHosted("c"); got != c.hosts {
+			if got := w.Container("c").IsHosted(); got != c.hosts {
 				t.Errorf("container is hosted: %t, want %t", got, c.hosts)
 			}
 			for base, want := range map[string]bool{"kata_p": c.kataCgroup, "kata_cri-containerd-p.scope": c.kataCgroup, "kata_other": false, "p": false} {
-				if got := w.IsSandboxCgroup(cgroup.Path("kubepods.slice/"+slice).Join(base), "p"); got != want {
+				if got := w.Pod("p").IsSandboxCgroup(cgroup.Path("kubepods.slice/" + slice).Join(base)); got != want {
 					t.Errorf("%s is the cgroup of the sandbox: %t, want %t", base, got, want)
 				}
 			}
@@ -67,20 +67,20 @@ func TestNoteProcesses(t *testing.T) {
 	w := newWorld(t)
 	w.run(cri.Created)
 	w.list()
-	if w.NoteProcesses("c", false) || w.NoteProcesses("unknown", false) {
+	if w.Container("c").NoteProcesses(false) || w.Container("unknown").NoteProcesses(false) {
 		t.Error("a created or unknown container must be fetched")
 	}
 	w.Event(cri.Event{ContainerID: "c", PodID: "p", Kind: cri.ContainerStarted})
-	if !w.NoteProcesses("c", false) {
+	if !w.Container("c").NoteProcesses(false) {
 		t.Error("a running container without processes is not fetched")
 	}
-	if w.NoteProcesses("c", true) || w.NoteProcesses("c", false) {
+	if w.Container("c").NoteProcesses(true) || w.Container("c").NoteProcesses(false) {
 		t.Error("a container that had processes must be fetched")
 	}
 	_, c := w.run(cri.Running) // its cgroup is gone
 	w.runtime.containers["c"] = c
 	w.fetchContainer("c", w.Clock())
-	if w.HostsContainers("p") {
+	if w.Pod("p").HostsContainers() {
 		t.Error("a container that ends counts as hosted")
 	}
 }
@@ -134,7 +134,7 @@ func TestLost(t *testing.T) {
 			lost := w.now
 			if w.now = w.now.Add(test.waits); test.back {
 				w.tree.MkdirAll(own)
-				w.NoteProcesses("c", true)
+				w.Container("c").NoteProcesses(true)
 			}
 			if test.ended {
 				c.State = cri.Exited

@@ -10,7 +10,7 @@ import (
 )
 
 // Input returns the inventory as the planner needs it: one pod for each UID, sorted by UID.
-func (m *Inventory) Input(now time.Time) []pools.Pod {
+func (m *Objects) Input(now time.Time) []pools.Pod {
 	out := make([]pools.Pod, 0, len(m.sandboxes))
 	for _, uid := range slices.Sorted(maps.Keys(m.sandboxes)) {
 		out = append(out, m.InputOf(uid, now))
@@ -19,7 +19,7 @@ func (m *Inventory) Input(now time.Time) []pools.Pod {
 }
 
 // InputOf returns the pod of Input with a UID, of which a sandbox must be known.
-func (m *Inventory) InputOf(uid string, now time.Time) pools.Pod {
+func (m *Objects) InputOf(uid string, now time.Time) pools.Pod {
 	sandboxes := m.sandboxes[uid]
 	p := inputPod(uid, sandboxes, now)
 	n := len(sandboxes)

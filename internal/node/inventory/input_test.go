@@ -33,7 +33,7 @@ func TestSettled(t *testing.T) {
 				ctr.State, ctr.FinishedAt = cri.Exited, c.finished
 			}
 			m.PutContainer(lookup.ContainerStatus{Container: ctr})
-			if pods := m.Input(now); len(pods) != 1 || pods[0].Settled != c.want {
+			if pods := m.Objects().Input(now); len(pods) != 1 || pods[0].Settled != c.want {
 				t.Errorf("input %+v; want one pod with Settled %t", pods, c.want)
 			}
 		})
@@ -78,7 +78,7 @@ func TestBegan(t *testing.T) {
 		ctr.CreatedAt = w.now.Round(0).Add(c.at)
 		w.runtime.containers["c"] = ctr
 		w.list()
-		if got, want := w.Container("c").Began(), w.now.Add(c.want); got != want { //nolint:revive // both clocks are compared
+		if got, want := w.Container("c").Exposure().Began(), w.now.Add(c.want); got != want { //nolint:revive // both clocks are compared
 			t.Errorf("%s: %v; want %v", name, got, want)
 		}
 	}

@@ -12,16 +12,17 @@ import (
 
 // Query returns the question for the next listing. first means that the inventory has taken none before.
 func (m *Inventory) Query(units []string, first bool) lookup.Query {
-	return lookup.Query{Slices: m.PodSlices(), Units: units, AsOf: m.clock, Known: m.knownIDs(), First: first}
+	return lookup.Query{Slices: m.objects.PodSlices(), Units: units, AsOf: m.changes, Known: m.knownIDs(), First: first}
 }
 
 // knownIDs returns the pods and containers whose details need no other question.
 func (m *Inventory) knownIDs() map[string]bool {
-	known := make(map[string]bool, len(m.pods)+len(m.containers))
-	for id, e := range m.pods {
+	o := m.objects
+	known := make(map[string]bool, len(o.pods)+len(o.containers))
+	for id, e := range o.pods {
 		known[id] = e.err == nil && !e.unlisted && e.presence != answered
 	}
-	for id, e := range m.containers {
+	for id, e := range o.containers {
 		// The end of a container shows whether it was an init container.
 		noEnd := e.Container.State == cri.Exited && e.Container.FinishedAt.IsZero()
 		known[id] = e.err == nil && !noEnd && e.presence != answered
@@ -47,20 +48,19 @@ var errUnlisted = errors.New("the runtime lists containers of it, and not the sa
 // container of it that has not exited.
 func (m *Inventory) unlist(id string) {
 	var of *Container
-	for _, e := range m.within[id] {
+	for _, e := range m.objects.within[id] {
 		if stateOf(e.Container.State) != pools.Exited && (of == nil || e.err == nil) {
 			of = e
 		}
 	}
-	switch e := m.pods[id]; {
+	switch e := m.objects.pods[id]; {
 	case of == nil:
-		m.dropPod(id)
+		m.objects.dropPod(id)
 	case e != nil:
 		e.unlisted = true
 	default:
-		m.clock++
 		uid, _, _ := cgroup.PodOf(of.Path)
 		// Without a report the sandbox counts as ready.
-		m.setPod(id, &Pod{Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.clock, unlisted: true, err: errUnlisted})
+		m.objects.setPod(id, &Pod{objects: m.objects, Pod: cri.Pod{ID: id, Ready: true}, UID: cmp.Or(uid, id), added: m.tick(), unlisted: true, err: errUnlisted})
 	}
 }

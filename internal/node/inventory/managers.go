@@ -9,18 +9,9 @@ import (
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
 
-// NotePlacings records the placement by another CPU manager of each container for which placing
-// returns one. The last placement stays after the manager's configuration has changed: it
-// writes a cpuset once, at the creation.
-func (m *Inventory) NotePlacings(placing func(*Pod, *Container) (managers.Placing, bool)) {
-	for _, e := range m.containers {
-		if pod := m.PodOf(e); pod != nil {
-			if c, is := placing(pod, e); is {
-				e.placing = c
-			}
-		}
-	}
-}
+// NotePlacing records the placement by another CPU manager. The last one stays after the
+// manager's configuration has changed: it writes a cpuset once, at the creation.
+func (e *Container) NotePlacing(p managers.Placing) { e.placing = p }
 
 // Placing returns the placement by which another CPU manager has placed the container. Without
 // such a manager its kind is empty.
@@ -34,9 +25,9 @@ func (e *Container) IsPlacedElsewhere() bool { return e.placedElsewhere }
 // no other source reports them after a restart of the daemon.
 func (m *Inventory) LeftToPlugins() []managers.Left {
 	var all []managers.Left
-	for id, e := range m.containers {
+	for id, e := range m.objects.containers {
 		if e.placedElsewhere && e.Container.State != cri.Exited {
-			k := m.KeyOf(e)
+			k := e.Key()
 			all = append(all, managers.Left{PodUID: k.PodUID, Container: k.Container, ID: id})
 		}
 	}
@@ -50,8 +41,8 @@ func (m *Inventory) LeftToPlugins() []managers.Left {
 // elsewhere. An entry without id, of an older daemon, stands for each instance of the
 // container.
 func (m *Inventory) Recall(all []managers.Left) {
-	for id, e := range m.containers {
-		k := m.KeyOf(e)
+	for id, e := range m.objects.containers {
+		k := e.Key()
 		e.placedElsewhere = e.placedElsewhere || slices.ContainsFunc(all, func(l managers.Left) bool {
 			return l.ID == id || l.ID == "" && l.PodUID == k.PodUID && l.Container == k.Container
 		})

@@ -24,19 +24,19 @@ func (m *Inventory) Merge(l lookup.Listing) {
 		m.mergeContainer(lookup.ContainerStatus{Container: c}, l.AsOf, seen)
 	}
 	now := m.now()
-	for id, e := range m.containers {
+	for id, e := range m.objects.containers {
 		if !seen[id] && e.added <= l.AsOf && !e.isExpected(now) {
-			m.dropContainer(id)
+			m.objects.dropContainer(id)
 		}
 	}
-	for id, e := range m.pods {
+	for id, e := range m.objects.pods {
 		if !seen[id] && e.added <= l.AsOf && !e.isExpected(now) {
 			m.unlist(id)
 		}
 	}
-	for _, e := range m.containers {
+	for _, e := range m.objects.containers {
 		// The pod of a container that is newer than the listing is being fetched.
-		if id := e.Container.PodID; seen[e.Container.ID] && id != "" && m.pods[id] == nil {
+		if id := e.Container.PodID; seen[e.Container.ID] && id != "" && m.objects.pods[id] == nil {
 			m.unlist(id)
 		}
 	}
@@ -49,7 +49,7 @@ func (m *Inventory) mergePod(p lookup.PodStatus, asOf int, seen map[string]bool)
 		return
 	}
 	seen[p.ID] = true
-	old := m.pods[p.ID]
+	old := m.objects.pods[p.ID]
 	switch {
 	case p.Detailed, p.Partial != nil && (old == nil || old.unlisted):
 		m.putPod(p)
@@ -67,12 +67,12 @@ func (m *Inventory) mergeContainer(c lookup.ContainerStatus, asOf int, seen map[
 		return
 	}
 	seen[c.ID] = true
-	old := m.containers[c.ID]
+	old := m.objects.containers[c.ID]
 	switch {
 	case c.Detailed, old == nil && c.Partial != nil:
 		m.putContainer(c)
 		if old == nil && c.State == cri.Running {
-			m.containers[c.ID].FoundBy(telemetry.WayResync)
+			m.objects.containers[c.ID].Exposure().FoundBy(telemetry.WayResync)
 		}
 	case old != nil:
 		old.advance(c.State)

@@ -213,7 +213,7 @@ func TestFoundByListing(t *testing.T) {
 	w.BeginWatch(w.now.Add(-time.Minute))
 	w.run(cri.Running)
 	w.list()
-	if c := w.Container("c"); c.Way() != telemetry.WayResync || !c.IsUnseen() {
-		t.Errorf("way %q, unseen %t", c.Way(), c.IsUnseen())
+	if c := w.Container("c"); c.Exposure().Way() != telemetry.WayResync || !c.Exposure().IsUnseen() {
+		t.Errorf("way %q, unseen %t", c.Exposure().Way(), c.Exposure().IsUnseen())
 	}
 }

@@ -38,6 +38,8 @@ type Pod struct {
 	expectation
 	// began is the time of the creation, on the daemon's clock.
 	began time.Time
+
+	objects *Objects
 }
 
 // PutPod applies the answer to lookup.FetchPod. It reports whether the answer counts. An error
@@ -51,7 +53,7 @@ func (m *Inventory) PutPod(f lookup.PodStatus) bool {
 		m.putPod(f)
 		return true
 	case errors.Is(f.Err, cri.ErrNotFound):
-		if e := m.pods[f.ID]; e != nil && e.isExpected(m.now()) {
+		if e := m.objects.pods[f.ID]; e != nil && e.isExpected(m.now()) {
 			return false
 		}
 		m.unlist(f.ID)
@@ -63,11 +65,10 @@ func (m *Inventory) PutPod(f lookup.PodStatus) bool {
 // putPod adds or replaces a sandbox. Known details survive an answer without details:
 // their loss would move the pod's containers.
 func (m *Inventory) putPod(f lookup.PodStatus) {
-	m.clock++
-	e := &Pod{Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.SliceUnit, pauseUnit: f.PauseUnit, added: m.clock, began: onClock(f.CreatedAt, m.now())}
-	if old := m.pods[f.ID]; old != nil {
+	e := &Pod{objects: m.objects, Pod: f.Pod, UID: cmp.Or(f.UID, f.ID), sliceUnit: f.SliceUnit, pauseUnit: f.PauseUnit, added: m.tick(), began: onClock(f.CreatedAt, m.now())}
+	if old := m.objects.pods[f.ID]; old != nil {
 		if f.Partial != nil && old.err == nil {
-			old.Pod.Ready, old.added, old.unlisted = old.Pod.Ready && f.Ready, m.clock, false
+			old.Pod.Ready, old.added, old.unlisted = old.Pod.Ready && f.Ready, e.added, false
 			return
 		}
 		e.Pod.Ready = e.Pod.Ready && old.Pod.Ready
@@ -77,7 +78,7 @@ func (m *Inventory) putPod(f lookup.PodStatus) {
 		if e.Pod.Resources.Shares == 0 { // the daemon can have removed the quota of the slice
 			e.Pod.Resources = old.Pod.Resources
 		}
-		m.keepTotal(e, old)
+		e.keepTotal(old)
 	}
 	e.Slice, e.Pause, e.err = f.Cgroups(m.driver)
 	e.err = cmp.Or(f.Partial, e.err)
@@ -87,7 +88,7 @@ func (m *Inventory) putPod(f lookup.PodStatus) {
 	if root, inside := e.Slice.SystemPartition(); inside {
 		e.System = root
 	}
-	m.setPod(f.ID, e)
+	m.objects.setPod(f.ID, e)
 }
 
 // Name returns namespace and name of the pod. It is empty if the name is unknown.
@@ -116,44 +117,4 @@ func (e *Pod) IsUnread() bool {
 		return e.err != nil && e.Pod.Resources.Shares == 0
 	}
 	return false
-}
-
-// PodByUID returns a sandbox of the pod with a UID, or nil.
-func (m *Inventory) PodByUID(uid string) *Pod {
-	for _, e := range m.sandboxes[uid] {
-		return e
-	}
-	return nil
-}
-
-// UIDOf returns the UID of the newest pod with a name, or "".
-func (m *Inventory) UIDOf(namespace, name string) string {
-	var found *Pod
-	for _, e := range m.pods {
-		if e.Pod.Namespace == namespace && e.Pod.Name == name && (found == nil || isNewer(e.Pod, found.Pod)) {
-			found = e
-		}
-	}
-	if found == nil {
-		return ""
-	}
-	return found.UID
-}
-
-// SystemPartition returns the root of the kubelet's system partition, which need not exist,
-// and whether a pod is in it. Without pods root is "".
-func (m *Inventory) SystemPartition() (root cgroup.Path, inside bool) {
-	var slice cgroup.Path
-	for _, e := range m.pods {
-		switch {
-		case e.System != "" && (root == "" || e.System < root):
-			root = e.System
-		case e.Slice != "" && (slice == "" || e.Slice < slice):
-			slice = e.Slice
-		}
-	}
-	if root != "" {
-		return root, true
-	}
-	return slice.SystemPartition()
 }

@@ -14,7 +14,7 @@ import (
 const codeUnread pools.Code = "RuntimeDetailsMissing"
 
 // Problems returns a problem for each pod and container without details, sorted by id.
-func (m *Inventory) Problems() []pools.Problem {
+func (m *Objects) Problems() []pools.Problem {
 	var all []pools.Problem
 	for _, id := range sortedWhere(m.pods, func(e *Pod) bool { return e.unlisted || e.err != nil }) {
 		e := m.pods[id]
@@ -28,14 +28,14 @@ func (m *Inventory) Problems() []pools.Problem {
 	}
 	for _, id := range sortedWhere(m.containers, func(e *Container) bool { return e.err != nil }) {
 		e := m.containers[id]
-		all = append(all, m.problemOf(e, codeUnread, e.err.Error()))
+		all = append(all, e.problem(codeUnread, e.err.Error()))
 	}
 	return all
 }
 
-func (m *Inventory) problemOf(e *Container, code pools.Code, text string) pools.Problem {
+func (e *Container) problem(code pools.Code, text string) pools.Problem {
 	p := pools.Problem{Container: e.Container.Name, Reason: pools.Reason{Code: code, Text: text}}
-	if pod := m.PodOf(e); pod != nil {
+	if pod := e.Pod(); pod != nil {
 		p.PodUID, p.Pod = pod.UID, pod.Name()
 	}
 	return p
@@ -46,14 +46,14 @@ const codeSharedCPUs pools.Code = "SharedCPUsVariable"
 
 // RecordProblems returns a problem for each target whose container the daemon does not update
 // over CRI, because CRI-O would add foreign CPUs.
-func (m *Inventory) RecordProblems(targets []cgroup.Target) []pools.Problem {
+func (m *Objects) RecordProblems(targets []cgroup.Target) []pools.Problem {
 	const longest = 80 // characters of a value that the pod chooses
 	var all []pools.Problem
 	for i := range targets {
 		t := &targets[i]
 		e := m.containers[t.Container]
 		if t.NoCRI && e != nil {
-			all = append(all, m.problemOf(e, codeSharedCPUs, fmt.Sprintf(
+			all = append(all, e.problem(codeSharedCPUs, fmt.Sprintf(
 				"the container's environment has %s=%.*q, which cpupoold has not set; CRI-O adds these CPUs to the container with each update. "+
 					"The daemon keeps the container on CPUs %s, and does not record them with CRI-O. "+
 					"Remove the variable from pod and image, or enable NRI, then create the pod again",
@@ -64,11 +64,11 @@ func (m *Inventory) RecordProblems(targets []cgroup.Target) []pools.Problem {
 }
 
 // NameOwner adds the container of a cgroup to a problem, or the pod whose slice contains it.
-func (m *Inventory) NameOwner(p *pools.Problem, at cgroup.Path) {
+func (m *Objects) NameOwner(p *pools.Problem, at cgroup.Path) {
 	var pod *Pod
 	if e := m.ContainerAt(at); e != nil {
 		p.Container = e.Container.Name
-		pod = m.PodOf(e)
+		pod = e.Pod()
 	} else {
 		pod = m.PodAt(at.Parent())
 	}

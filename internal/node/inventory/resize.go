@@ -14,10 +14,10 @@ type Size struct {
 	before    pools.Resources // of Pod, if the daemon has computed Total
 }
 
-// SizeOf returns the size of a container and its pod.
-func (m *Inventory) SizeOf(e *Container) Size {
+// Size returns the size of the container and its pod.
+func (e *Container) Size() Size {
 	s := Size{Requested: e.Container.Requested}
-	if pod := m.PodOf(e); pod != nil {
+	if pod := e.Pod(); pod != nil {
 		s.Total, s.before = pod.total, pod.before
 	}
 	return s
@@ -26,11 +26,11 @@ func (m *Inventory) SizeOf(e *Container) Size {
 // Resize applies new resources to a container and to the total of its pod. The returned
 // function restores the earlier values.
 func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
-	was, at, pod := e.Container.Requested, e.requestedAt, m.PodOf(e)
+	was, at, pod := e.Container.Requested, e.requestedAt, e.Pod()
 	var total, before pools.Resources
 	if pod != nil {
 		total, before = pod.total, pod.before
-		if after := m.totalAfter(pod, e, to); after != total { // otherwise NRI has reported it, or it is unknown
+		if after := pod.totalAfter(e, to); after != total { // otherwise NRI has reported it, or it is unknown
 			pod.total, pod.before = after, pod.resources()
 		}
 	}
@@ -45,21 +45,21 @@ func (m *Inventory) Resize(e *Container, to cri.Resources) (undo func()) {
 	}
 }
 
-// SetTotal records the new total of a pod. It ignores an unknown total.
-func (m *Inventory) SetTotal(sandbox string, total cri.Resources) {
-	if pod := m.pods[sandbox]; pod != nil && total.Shares != 0 {
-		pod.total, pod.before = resourcesOf(total), pools.Resources{}
+// SetTotal records the new total of the pod, which may be nil. It ignores an unknown total.
+func (e *Pod) SetTotal(total cri.Resources) {
+	if e != nil && total.Shares != 0 {
+		e.total, e.before = resourcesOf(total), pools.Resources{}
 	}
 }
 
 // CorrectSize replaces the size of a container whose resize the runtime has not made as
 // the daemon assumed.
 func (m *Inventory) CorrectSize(e *Container, from, to Size) {
-	if pod := m.PodOf(e); pod != nil {
+	if pod := e.Pod(); pod != nil {
 		if pod.total == from.Total {
 			pod.total, pod.before = to.Total, to.before
 		} else { // another container of the pod has been resized since
-			pod.total = m.totalAfter(pod, e, to.Requested)
+			pod.total = pod.totalAfter(e, to.Requested)
 		}
 	}
 	m.request(e, to.Requested)
@@ -68,14 +68,13 @@ func (m *Inventory) CorrectSize(e *Container, from, to Size) {
 // request records the resources that the kubelet requests now. Reports of the runtime from
 // before do not replace them.
 func (m *Inventory) request(e *Container, r cri.Resources) {
-	m.clock++
-	e.Container.Requested, e.requestedAt = r, m.clock
+	e.Container.Requested, e.requestedAt = r, m.tick()
 }
 
 // minShares is the number of CFS shares without a CPU request (kubelet, MilliCPUToShares).
 const minShares = 2
 
-// totalAfter returns the total of a pod after the resize of one of its containers. The
+// totalAfter returns the total of the pod after the resize of one of its containers. The
 // runtime reports the total later or never. A pod requests the sum of its containers, or
 // the request of its largest init container if that is more (KEP-753). If the sum over all
 // known containers exceeds the total, an init container has ended.
@@ -83,25 +82,25 @@ const minShares = 2
 // Pod-level resources (spec.resources) do not change with a container. The planner does not
 // recognise each such pod: its containers can request less than the pod. So the total grows
 // only as far as they need it.
-func (m *Inventory) totalAfter(pod *Pod, e *Container, to cri.Resources) pools.Resources {
-	total := pod.resources()
+func (e *Pod) totalAfter(c *Container, to cri.Resources) pools.Resources {
+	total := e.resources()
 	if total.Shares == 0 {
 		return pools.Resources{} // unknown
 	}
-	if p := m.InputOf(pod.UID, m.now()); p.HasPodLevelResources() {
-		return pod.total // the kubelet resizes the pod apart from its containers
+	if p := e.objects.InputOf(e.UID, c.inventory.now()); p.HasPodLevelResources() {
+		return e.total // the kubelet resizes the pod apart from its containers
 	}
 	var all, live int64
-	for _, c := range m.newest(e.Container.PodID) {
-		shares := int64(c.Request().Shares)
+	for _, o := range e.newest() {
+		shares := int64(o.Request().Shares)
 		all += shares
-		if c.Container.State != cri.Exited {
+		if o.Container.State != cri.Exited {
 			live += shares
 		}
 	}
 	before, after := int64(total.Shares), int64(total.Shares)
-	switch more := int64(to.Shares) - int64(e.Request().Shares); {
-	case pod.total != (pools.Resources{}) && pod.before == (pools.Resources{}): // of NRI: a pod grows before its containers
+	switch more := int64(to.Shares) - int64(c.Request().Shares); {
+	case e.total != (pools.Resources{}) && e.before == (pools.Resources{}): // of NRI: a pod grows before its containers
 		after = max(after, live+more)
 	case before == all:
 		after += more
@@ -134,10 +133,10 @@ func (e *Pod) isResized() bool {
 	return e.Pod.Resized
 }
 
-// newest returns the newest containers of a sandbox, by name.
-func (m *Inventory) newest(sandbox string) map[string]*Container {
+// newest returns the newest containers of the sandbox, by name.
+func (e *Pod) newest() map[string]*Container {
 	newest := make(map[string]*Container)
-	for _, c := range m.within[sandbox] {
+	for _, c := range e.objects.within[e.Pod.ID] {
 		if o := newest[c.Container.Name]; o == nil || c.Container.CreatedAt.After(o.Container.CreatedAt) {
 			newest[c.Container.Name] = c
 		}
@@ -148,19 +147,19 @@ func (m *Inventory) newest(sandbox string) map[string]*Container {
 // keepTotal keeps the total of old after a resize until the runtime reports the same. A computed
 // total also ends with a report that is neither the previous one nor the total before the resize:
 // the daemon cannot know the request of init containers.
-func (m *Inventory) keepTotal(e, old *Pod) {
+func (e *Pod) keepTotal(old *Pod) {
 	reported := resourcesOf(e.Pod.Resources)
 	isNew := old.before != (pools.Resources{}) && reported != old.before && e.Pod.Resources != old.Pod.Resources
-	if reported.Shares != old.total.Shares && (!isNew || m.isTotalOutdated(e.Pod.ID, reported)) {
+	if reported.Shares != old.total.Shares && (!isNew || e.isOutdated(reported)) {
 		e.total, e.before = old.total, old.before
 	}
 }
 
-// isTotalOutdated reports whether the live containers of a sandbox request more than its total. Such a
+// isOutdated reports whether the live containers of the sandbox request more than its total. Such a
 // report is from before their resizes. With it, the pod would seem to have pod-level resources.
-func (m *Inventory) isTotalOutdated(sandbox string, total pools.Resources) bool {
+func (e *Pod) isOutdated(total pools.Resources) bool {
 	var live uint64
-	for _, c := range m.newest(sandbox) {
+	for _, c := range e.newest() {
 		if shares := c.Request().Shares; c.Container.State != cri.Exited && shares > minShares {
 			live += shares
 		}

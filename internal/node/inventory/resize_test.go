@@ -90,7 +90,7 @@ func TestResizeAndReports(t *testing.T) {
 	w.runtime.pods["p"], w.runtime.containers["c"] = p, c
 	w.fetchPod("p", w.Clock())
 	w.fetchContainer("c", w.Clock())
-	if s := w.SizeOf(w.Container("c")); s.Total.Shares != 0 || s.Requested.Shares != cpus(3).Shares {
+	if s := w.Container("c").Size(); s.Total.Shares != 0 || s.Requested.Shares != cpus(3).Shares {
 		t.Errorf("size after the runtime has made the resize: %+v", s)
 	}
 }
@@ -126,12 +126,12 @@ func TestCorrectSize(t *testing.T) {
 		w.runtime.pods["p"], w.runtime.containers["b"] = p, b
 		w.list()
 		e := w.Container("c")
-		from := w.SizeOf(e)
+		from := e.Size()
 		w.Resize(e, cpus(4))
-		to := w.SizeOf(e)
+		to := e.Size()
 		between.resize(w)
 		w.CorrectSize(e, to, from)
-		if s := w.SizeOf(e); s.Requested != from.Requested || s.Total.Shares != cpus(between.total).Shares {
+		if s := e.Size(); s.Requested != from.Requested || s.Total.Shares != cpus(between.total).Shares {
 			t.Errorf("%s: size %+v; want %+v and a total of %d CPUs", name, s, from.Requested, between.total)
 		}
 	}

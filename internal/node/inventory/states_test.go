@@ -140,7 +140,7 @@ func TestStage(t *testing.T) {
 		},
 		state: func(w *world) string {
 			switch e := w.Container("c"); {
-			case w.IsBeingMade(e):
+			case e.IsBeingMade():
 				return "created"
 			case e.Container.State == cri.Created:
 				return "starting"

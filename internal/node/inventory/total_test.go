@@ -54,15 +54,15 @@ func TestTotalOfResizedPod(t *testing.T) {
 	if w.InputOf("u-1", w.now).Resized {
 		t.Error("the pod counts as resized after the resize of a container")
 	}
-	w.SetTotal("p", cpus(3))
+	w.Pod("p").SetTotal(cpus(3))
 	if got := total(); got != 3072 {
 		t.Errorf("total of %d shares after the resize of the pod; want 3072", got)
 	}
 	if !w.InputOf("u-1", w.now).Resized {
 		t.Error("the pod does not count as resized after its resize")
 	}
-	w.SetTotal("p", cri.Resources{})
-	w.SetTotal("unknown", cpus(1))
+	w.Pod("p").SetTotal(cri.Resources{})
+	w.Pod("unknown").SetTotal(cpus(1))
 	if got := total(); got != 3072 {
 		t.Errorf("total of %d shares after an empty resize; want 3072", got)
 	}
@@ -91,7 +91,7 @@ func TestTotalIsCorrected(t *testing.T) {
 	if got := total(); got != 6144 {
 		t.Errorf("total of %d shares after the next report; want 6144 as reported", got)
 	}
-	w.SetTotal("p", cpus(7)) // the runtime reports it through NRI, and replies with it later
+	w.Pod("p").SetTotal(cpus(7)) // the runtime reports it through NRI, and replies with it later
 	w.Resize(w.Container("c"), cpus(8))
 	p.Resources = cpus(7)
 	w.runtime.pods["p"] = p
@@ -107,14 +107,14 @@ func TestTotalFromBeforeResizes(t *testing.T) {
 	for name, resize := range map[string]func(*world){
 		"containers first": func(w *world) {
 			w.Resize(w.Container("c"), cpus(3))
-			w.SetTotal("p", cpus(5))
+			w.Pod("p").SetTotal(cpus(5))
 			w.Resize(w.Container("d"), cpus(3))
 			w.Resize(w.Container("c"), cpus(4))
 		},
 		"pod first": func(w *world) {
-			w.SetTotal("p", cpus(5))
+			w.Pod("p").SetTotal(cpus(5))
 			w.Resize(w.Container("c"), cpus(3))
-			w.SetTotal("p", cpus(7))
+			w.Pod("p").SetTotal(cpus(7))
 			w.Resize(w.Container("d"), cpus(3))
 		},
 	} {
@@ -151,7 +151,7 @@ func TestTotalBeforeContainer(t *testing.T) {
 	c.ID, c.Name, c.CgroupsPath, c.State, c.Requested = "i", "init", slice+":cri-containerd:i", cri.Exited, cpus(1)
 	w.runtime.containers["i"] = c
 	w.list()
-	w.SetTotal("p", cpus(3))
+	w.Pod("p").SetTotal(cpus(3))
 	w.Resize(w.Container("c"), cpus(3))
 	if got := w.InputOf("u-1", w.now).Resources.Shares; got != 3072 {
 		t.Errorf("total of %d shares after a resize from 2 to 3 CPUs; want 3072 as reported", got)
@@ -167,10 +167,10 @@ func TestCorrectedSizeKeepsReportedTotal(t *testing.T) {
 	w.runtime.pods["p"] = p
 	w.list()
 	e := w.Container("c")
-	w.SetTotal("p", cpus(3))
-	before := w.SizeOf(e)
+	w.Pod("p").SetTotal(cpus(3))
+	before := e.Size()
 	w.Resize(e, cpus(5))
-	w.CorrectSize(e, w.SizeOf(e), before)
+	w.CorrectSize(e, e.Size(), before)
 	p.Resources = cpus(4) // not the total that NRI has reported
 	w.runtime.pods["p"] = p
 	w.fetchPod("p", 1<<30)

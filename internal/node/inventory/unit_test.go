@@ -36,7 +36,7 @@ func TestEncloses(t *testing.T) {
 		}
 		m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", CgroupParent: parent, CgroupsPath: parent + ":cri-containerd:p"}})
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", CgroupsPath: "machine.slice:cri-containerd:c"}})
-		if got := m.Encloses("outer", []string{"y.service"}); got != c.want {
+		if got := m.Objects().Units().Encloses("outer", []string{"y.service"}); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

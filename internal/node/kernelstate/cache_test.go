@@ -54,7 +54,7 @@ func newCache(k *kernel) *kernelstate.Cache {
 	return kernelstate.New(k, slog.New(slog.DiscardHandler))
 }
 
-var nodeInventory = inventory.New(cgroup.DriverSystemd)
+var noObjects = inventory.New(cgroup.DriverSystemd).Objects()
 
 // targets returns n targets with CPUs.
 func targets(n int) []cgroup.Target {
@@ -84,12 +84,12 @@ func TestRecheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()
 			tr, all := newCache(k), targets(400)
-			tr.Refresh(all, nodeInventory)
+			tr.Refresh(all, noObjects)
 			clear(k.reads)
 			for turn := range c.turns {
 				before := len(k.reads)
 				tr.Recheck(func(cgroup.State) bool { return !c.deaf }, c.period)
-				tr.Refresh(all, nodeInventory)
+				tr.Refresh(all, noObjects)
 				if n := len(k.reads) - before; n < len(all)/c.turns/2 || n > len(all)/c.turns*2 {
 					t.Errorf("recheck %d reads %d of %d cgroups", turn, n, len(all))
 				}
@@ -127,12 +127,12 @@ func TestRecheckReads(t *testing.T) {
 			recheck := func() int {
 				clear(k.reads)
 				tr.Recheck(watchesAll, time.Second)
-				if _, errs := tr.Refresh(all, nodeInventory); errs != nil {
+				if _, errs := tr.Refresh(all, noObjects); errs != nil {
 					t.Fatal(errs)
 				}
 				return k.reads[p]
 			}
-			tr.Refresh(all, nodeInventory)
+			tr.Refresh(all, noObjects)
 			for recheck() == 0 { // the next turn of the cgroup is eight rechecks away
 			}
 			k.gathers = 0
@@ -154,10 +154,10 @@ func TestRecheckReads(t *testing.T) {
 func TestRecheckFails(t *testing.T) {
 	k := newKernel()
 	tr, all := newCache(k), targets(64)
-	tr.Refresh(all, nodeInventory)
+	tr.Refresh(all, noObjects)
 	k.checkErr = errors.New("too many open files")
 	tr.Recheck(watchesAll, time.Second)
-	_, errs := tr.Refresh(all, nodeInventory)
+	_, errs := tr.Refresh(all, noObjects)
 	if len(errs) == 0 || len(errs) == len(all) {
 		t.Fatalf("%d errors", len(errs))
 	}
@@ -166,7 +166,7 @@ func TestRecheckFails(t *testing.T) {
 			t.Errorf("%s: stale %t, exists %t", p, tr.IsStale(p), tr.Current(p).Exists)
 		}
 	}
-	if _, errs = tr.Refresh(all, nodeInventory); len(errs) > 0 || tr.HasStale() {
+	if _, errs = tr.Refresh(all, noObjects); len(errs) > 0 || tr.HasStale() {
 		t.Errorf("%d errors, stale: %t", len(errs), tr.HasStale())
 	}
 }
@@ -175,9 +175,9 @@ func TestRecheckFails(t *testing.T) {
 func TestRefreshIsCheap(t *testing.T) {
 	k := newKernel()
 	tr, all := newCache(k), targets(100)
-	tr.Refresh(all, nodeInventory)
+	tr.Refresh(all, noObjects)
 	clear(k.reads)
-	if n := testing.AllocsPerRun(10, func() { tr.Refresh(all, nodeInventory) }); n > float64(len(all)/10) || len(k.reads) > 0 {
+	if n := testing.AllocsPerRun(10, func() { tr.Refresh(all, noObjects) }); n > float64(len(all)/10) || len(k.reads) > 0 {
 		t.Errorf("%v allocations and %d reads for %d cgroups", n, len(k.reads), len(all))
 	}
 	if k.resting == 0 {
@@ -189,15 +189,15 @@ func TestRefreshIsCheap(t *testing.T) {
 func TestRefreshForgets(t *testing.T) {
 	tr, all := newCache(newKernel()), targets(1)
 	p := all[0].Path
-	tr.Refresh(all, nodeInventory)
+	tr.Refresh(all, noObjects)
 	tr.NoteWrite(cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileWeight, Value: "59"}, nil)
 	tr.Forget(p) // the cgroup is gone
-	tr.Refresh(nil, nodeInventory)
+	tr.Refresh(nil, noObjects)
 	if tr.Has(p) || tr.HasStale() {
 		t.Errorf("known %t, stale %t", tr.Has(p), tr.HasStale())
 	}
 	tr.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "0"})
-	if tr.Refresh(nil, nodeInventory); !tr.Has(p) || !tr.Writes.IsBusy(p) {
+	if tr.Refresh(nil, noObjects); !tr.Has(p) || !tr.Writes.IsBusy(p) {
 		t.Error("a cgroup with a write in progress is dropped")
 	}
 }
@@ -211,13 +211,13 @@ func TestGone(t *testing.T) {
 		cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Created, CgroupsPath: slice + ":cri-containerd:c"}, false)
 	all := []cgroup.Target{
 		{Path: "kubepods.slice/running.scope", Container: "running", CPUs: cpuset.Of(0)},
-		{Path: m.Container("c").Path, Container: "c", CPUs: cpuset.Of(0)},
+		{Path: m.Objects().Container("c").Path, Container: "c", CPUs: cpuset.Of(0)},
 		{Path: "du.service", Unit: "du.service", CPUs: cpuset.Of(0)},
 	}
 	k := newKernel()
 	k.err = cgroup.ErrGone
 	tr := newCache(k)
-	gone, errs := tr.Refresh(all, m)
+	gone, errs := tr.Refresh(all, m.Objects())
 	if len(errs) > 0 || len(gone) != 1 || gone[0] != all[0].Path || tr.Has(gone[0]) {
 		t.Errorf("gone %v, errors %v", gone, errs)
 	}
@@ -228,7 +228,7 @@ func TestGone(t *testing.T) {
 	}
 	k.err = nil
 	tr.Invalidate("du.service")
-	if tr.Refresh(all, m); !tr.Current("du.service").Exists {
+	if tr.Refresh(all, m.Objects()); !tr.Current("du.service").Exists {
 		t.Error("a started unit is not found")
 	}
 }
@@ -240,14 +240,14 @@ func TestThreads(t *testing.T) {
 	k.state = cgroup.State{CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3), HasCPUSet: true, Populated: true}
 	tr, all := newCache(k), targets(1)
 	p := all[0].Path
-	if _, errs := tr.Refresh(all, nodeInventory); errs != nil {
+	if _, errs := tr.Refresh(all, noObjects); errs != nil {
 		t.Fatal(errs)
 	}
 	failed := errors.New("input/output error")
 	k.state.CPUs, k.state.Effective, k.gatherErr = cpuset.Of(0), cpuset.Of(0), failed
 	tr.NoteWrite(cgroup.Write{Path: p, Via: cgroup.File, Property: cgroup.FileCPUs, Value: "0"}, nil)
 	for range 2 {
-		if _, errs := tr.Refresh(all, nodeInventory); !errors.Is(errs[p], failed) {
+		if _, errs := tr.Refresh(all, noObjects); !errors.Is(errs[p], failed) {
 			t.Errorf("errors %v", errs)
 		}
 		if effective := tr.Current(p).Effective; effective.String() != "0-3" {
@@ -255,7 +255,7 @@ func TestThreads(t *testing.T) {
 		}
 	}
 	k.gatherErr, k.gathered = nil, cgroup.Gathered{Back: 2, Outside: 2, Stuck: []int{7, 8}, Why: errors.New("operation not permitted")}
-	if _, errs := tr.Refresh(all, nodeInventory); errs != nil || tr.Current(p).Effective.String() != "0" {
+	if _, errs := tr.Refresh(all, noObjects); errs != nil || tr.Current(p).Effective.String() != "0" {
 		t.Errorf("errors %v, runs on %s", errs, tr.Current(p).Effective)
 	}
 	if tr.Threads.Moved() != 2 || tr.Threads.CountStranded() != 2 {
@@ -274,7 +274,7 @@ func TestThreads(t *testing.T) {
 	if err := tr.Threads.Move(p); err != nil {
 		t.Error(err)
 	}
-	if tr.Refresh(nil, nodeInventory); tr.Threads.CountStranded() != 0 {
+	if tr.Refresh(nil, noObjects); tr.Threads.CountStranded() != 0 {
 		t.Error("threads of a cgroup that is no target remain")
 	}
 }
@@ -299,7 +299,7 @@ func TestThreadsBelowContainer(t *testing.T) {
 		t.Helper()
 		k.gathered = g
 		tr.Invalidate(p)
-		if _, errs := tr.Refresh(all, nodeInventory); errs != nil {
+		if _, errs := tr.Refresh(all, noObjects); errs != nil {
 			t.Error(errs)
 		}
 	}
@@ -347,7 +347,7 @@ func TestContainerBeingMade(t *testing.T) {
 	tr := newCache(k)
 	all := []cgroup.Target{{Path: e.Path, Container: "c", CPUs: cpuset.Of(4)}}
 	exists := func() bool {
-		if gone, errs := tr.Refresh(all, m); len(gone)+len(errs) > 0 {
+		if gone, errs := tr.Refresh(all, m.Objects()); len(gone)+len(errs) > 0 {
 			t.Fatal(gone, errs)
 		}
 		return tr.Current(e.Path).Exists
@@ -376,7 +376,7 @@ func TestNoteReading(t *testing.T) {
 	k.state = cgroup.State{HasCPUSet: true, HasCPU: true, CPUs: cpuset.Of(0), Effective: cpuset.Of(0), Weight: 100}
 	tr, all := newCache(k), targets(1)
 	p := all[0].Path
-	tr.Refresh(all, nodeInventory)
+	tr.Refresh(all, noObjects)
 	read := func(change func(*cgroup.State)) cgroup.State {
 		st, err := k.Read(p)
 		if err != nil {
@@ -421,11 +421,11 @@ func TestNoteReading(t *testing.T) {
 func TestWithoutProcesses(t *testing.T) {
 	m := inventory.New(cgroup.DriverSystemd)
 	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: "kubepods-podu.slice:cri-containerd:c"}})
-	all := []cgroup.Target{{Path: m.Container("c").Path, Container: "c", CPUs: cpuset.Of(0)}}
+	all := []cgroup.Target{{Path: m.Objects().Container("c").Path, Container: "c", CPUs: cpuset.Of(0)}}
 	for i, c := range []struct{ populated, gone bool }{{false, true}, {true, false}, {false, false}} { // the last one ends
 		k := newKernel()
 		k.state.Populated = c.populated
-		if gone, errs := newCache(k).Refresh(all, m); len(errs) > 0 || (len(gone) == 1) != c.gone {
+		if gone, errs := newCache(k).Refresh(all, m.Objects()); len(errs) > 0 || (len(gone) == 1) != c.gone {
 			t.Errorf("reading %d: gone %v, errors %v", i, gone, errs)
 		}
 	}
@@ -436,7 +436,7 @@ func TestRunsOutside(t *testing.T) {
 	k := newKernel()
 	k.state = cgroup.State{CPUs: cpuset.Range(0, 3), Effective: cpuset.Range(0, 3)}
 	c, want := newCache(k), targets(1)
-	c.Refresh(want, nodeInventory)
+	c.Refresh(want, noObjects)
 	for cpus, outside := range map[string]bool{"0-3": false, "0-7": false, "0-2": true, "4": true, "": false} {
 		set, err := cpuset.Parse(cpus)
 		if err != nil {
@@ -472,7 +472,7 @@ func TestInvalidateUnreachable(t *testing.T) {
 		{"a CPU that the parent lacks", cpuset.Range(3, 4), true},
 		{"no CPUs", cpuset.Set{}, false},
 	} {
-		c.Refresh(want, nodeInventory)
+		c.Refresh(want, noObjects)
 		want[0].CPUs = tc.cpus
 		if c.InvalidateUnreachable(want); c.IsStale(want[0].Path) != tc.read {
 			t.Errorf("%s: read again: %t; want %t", tc.name, !tc.read, tc.read)
@@ -481,7 +481,7 @@ func TestInvalidateUnreachable(t *testing.T) {
 	// A cgroup that has its CPUs is not read in each pass, although the parent lacks some of them.
 	k.state.CPUs, want[0].CPUs = cpuset.Range(3, 4), cpuset.Range(3, 4)
 	c.Invalidate(want[0].Path)
-	c.Refresh(want, nodeInventory)
+	c.Refresh(want, noObjects)
 	if c.InvalidateUnreachable(want); c.HasStale() {
 		t.Error("a cgroup with its CPUs is read again")
 	}

@@ -68,7 +68,7 @@ func TestHeld(t *testing.T) {
 				targets[1].Container = ""
 			}
 			cache := kernelstate.New(k, nil)
-			cache.Refresh(targets, nodeInventory)
+			cache.Refresh(targets, noObjects)
 			got := make(map[cgroup.Path]string)
 			for p, cpus := range cache.Held(targets, &pools.Placement{ID: "n", CPUs: cpuset.Of(4, 5), Exclusive: !c.shared}, c.path) {
 				if !cpus.IsEmpty() {

@@ -136,13 +136,13 @@ func TestNoteOriginals(t *testing.T) {
 			for i, st := range c.states {
 				k.state = st
 				tr.InvalidateAll()
-				tr.Refresh([]cgroup.Target{{Path: slice}, {Path: scope, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m)
+				tr.Refresh([]cgroup.Target{{Path: slice}, {Path: scope, Container: "1", CPUs: cpuset.Of(2)}, {Path: unit, Unit: "du.service", CPUs: cpuset.Of(2)}}, m.Objects())
 				tr.SetUnit(unit, cgroup.UnitState{Known: true, CPUs: cpuset.Of(5)})
 				writes := c.writes
 				if len(c.states) > 1 { // one write for each state
 					writes = writes[i : i+1]
 				}
-				tr.NoteOriginals(j.Originals, m, writes)
+				tr.NoteOriginals(j.Originals, m.Objects(), writes)
 			}
 			d, _, due := j.BeginSave(time.Unix(1000, 0))
 			if !due {

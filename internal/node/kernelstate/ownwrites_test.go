@@ -62,7 +62,7 @@ func TestExternalWrites(t *testing.T) {
 				t.Helper()
 				k.state = parseState(t, state)
 				tr.Invalidate(scope)
-				if gone, errs := tr.Refresh([]cgroup.Target{target}, nodeInventory); len(gone)+len(errs) > 0 {
+				if gone, errs := tr.Refresh([]cgroup.Target{target}, noObjects); len(gone)+len(errs) > 0 {
 					t.Fatal(gone, errs)
 				}
 				var found []string
@@ -132,7 +132,7 @@ func TestWriteToSlice(t *testing.T) {
 		for p := range within {
 			all = append(all, cgroup.Target{Path: p, Unit: p.Base()})
 		}
-		tr.Refresh(all, nodeInventory)
+		tr.Refresh(all, noObjects)
 		w := cgroup.Write{Path: "system.slice", Via: via, Property: cgroup.FileCPUs, Value: "0-1"}
 		if via == cgroup.DBus {
 			w.Property = cgroup.UnitCPUs
@@ -188,7 +188,7 @@ func TestRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newCache(newKernel())
-			tr.Refresh(all, nodeInventory)
+			tr.Refresh(all, noObjects)
 			tr.SetRecord(p, cgroup.Current{Recorded: cpuset.Range(0, 3), RecordedMems: cpuset.Of(0), RecordedKnown: true})
 			for _, step := range c.steps {
 				step(tr)

@@ -40,11 +40,11 @@ func (t *Cache) ConfirmRecord(p cgroup.Path, record cpuset.Set, known bool, unit
 }
 
 // NoteOriginals notes the values that the writes replace, before the first write.
-func (t *Cache) NoteOriginals(originals *undo.Originals, m *inventory.Inventory, writes []cgroup.Write) {
+func (t *Cache) NoteOriginals(originals *undo.Originals, m *inventory.Objects, writes []cgroup.Write) {
 	for _, w := range writes {
 		before := t.Current(w.Path.Scope())
-		if name := m.UnitAt(w.Path); name != "" {
-			originals.NoteUnitWrite(w, m.UnitName(name), before.Unit)
+		if name := m.Units().At(w.Path); name != "" {
+			originals.NoteUnitWrite(w, m.Units().NameOf(name), before.Unit)
 			continue
 		}
 		if e := m.ContainerAt(w.Path); e != nil {

@@ -39,7 +39,7 @@ func turnOf(p cgroup.Path) (turn uint64) {
 }
 
 // Refresh reads the targets as Read does, and drops cgroups that are no targets and have no write in progress.
-func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Objects) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	gone, errs = t.Read(targets, m)
 	t.watched = nil
 	same := func(p cgroup.Path, target cgroup.Target) bool { return p == target.Path }
@@ -63,7 +63,7 @@ func (t *Cache) Refresh(targets []cgroup.Target, m *inventory.Inventory) (gone [
 // although their targets need them, and the cgroups of running containers without a process
 // there. It also returns the errors of unreadable cgroups. An unreadable cgroup keeps its last
 // state, so that no other cgroup gets its CPUs.
-func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cgroup.Path, errs map[cgroup.Path]error) {
+func (t *Cache) Read(targets []cgroup.Target, m *inventory.Objects) (gone []cgroup.Path, errs map[cgroup.Path]error) {
 	defer t.kernel.Rest()
 	for i := range targets {
 		target := targets[i]
@@ -77,7 +77,8 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		if !known {
 			c = m.Recorded(target)
 		}
-		if m.IsBeingMade(m.Container(target.Container)) {
+		e := m.Container(target.Container)
+		if e.IsBeingMade() {
 			c.State, c.Exists = cgroup.State{Path: p}, false
 			t.current[p] = c
 			delete(t.stale, p)
@@ -86,7 +87,7 @@ func (t *Cache) Read(targets []cgroup.Target, m *inventory.Inventory) (gone []cg
 		}
 		st, err := t.readOne(&target, c.State, checkOnly)
 		switch {
-		case err == nil && m.NoteProcesses(target.Container, st.Populated):
+		case err == nil && e.NoteProcesses(st.Populated):
 			gone = append(gone, p)
 			delete(t.current, p)
 			continue

@@ -61,6 +61,12 @@ type UnitStatus struct {
 	Files hostslices.Setting // CPUs in the unit files of an administrator
 }
 
+// Record returns the values with which systemd would start the unit or write its cgroup
+// again.
+func (f *UnitStatus) Record() cgroup.Current {
+	return cgroup.Current{Unit: f.Unit.UnitState, Recorded: f.Unit.CPUs, RecordedKnown: f.Err == nil && f.Unit.Known}
+}
+
 // FetchPod asks the runtime and systemd for a sandbox. asOf is the inventory's clock at the
 // time of the question.
 func FetchPod(ctx context.Context, h *hostenv.Host, id string, asOf int) PodStatus {

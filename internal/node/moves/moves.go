@@ -74,13 +74,13 @@ func (m *Move) attrs() []any {
 
 // Sources holds what Moves reads, and its logs.
 type Sources struct {
-	Log       *slog.Logger
-	History   *view.HistoryLog
-	Settings  *desired.Settings
-	Inventory *inventory.Inventory
-	Cache     *kernelstate.Cache
-	Backoffs  *retry.Backoffs
-	Journal   *undo.Journal
+	Log      *slog.Logger
+	History  *view.HistoryLog
+	Settings *desired.Settings
+	Objects  *inventory.Objects
+	Cache    *kernelstate.Cache
+	Backoffs *retry.Backoffs
+	Journal  *undo.Journal
 }
 
 // Moves holds the moves that are not answered.
@@ -155,7 +155,7 @@ var (
 func (a *Moves) Settled(key pools.Key, last *planning.Pass, now time.Time) error {
 	found := false
 	for _, t := range last.Targets {
-		if a.from.Settings.OwnerOf(t, a.from.Inventory) != key {
+		if a.from.Settings.OwnerOf(t, a.from.Objects) != key {
 			continue
 		}
 		found = true
@@ -213,7 +213,7 @@ func (a *Moves) note(m *Move, err error) {
 	if m.PodUID == "" {
 		e.Unit, e.Container = e.Container, ""
 	}
-	if pod := a.from.Inventory.PodByUID(m.PodUID); pod != nil {
+	if pod := a.from.Objects.PodByUID(m.PodUID); pod != nil {
 		e.Pod = pod.Name()
 	}
 	if err != nil {

@@ -46,29 +46,29 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	now := time.Unix(1000, 0)
-	w := &world{}
+	w, m := &world{}, inventory.New(cgroup.DriverSystemd)
 	w.Sources = moves.Sources{
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), History: view.NewHistoryLog(func() time.Time { return now }), Settings: new(desired.Settings),
-		Inventory: inventory.New(cgroup.DriverSystemd), Backoffs: retry.New(), Journal: undo.Document{}.Journal(),
+		Objects: m.Objects(), Backoffs: retry.New(), Journal: undo.Document{}.Journal(),
 	}
 	w.Cache = kernelstate.New(w, w.Log)
 	w.Moves = moves.New(w.Sources)
-	w.Inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", CgroupParent: slice}})
-	w.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Namespace: "default", Name: "web", CgroupParent: slice}})
+	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{
 		ID: "c", PodID: "p", Name: "app", State: cri.Running, CgroupsPath: slice + ":cri-containerd:c", Recorded: cri.Resources{CPUs: "4-5"},
 	}})
-	m := control.Move{PodUID: "u", Container: "app", From: cpuset.Range(2, 3), To: cpuset.Range(4, 5)}
-	w.move = moves.Ask(m, nil)
-	target := cgroup.Target{Path: w.Inventory.Container("c").Path, Container: "c", CPUs: m.To}
-	w.last.Targets, w.assigned, w.now = []cgroup.Target{target}, []pools.Assignment{{Key: w.move.Key(), CPUs: m.To}}, now
-	w.state = cgroup.State{Path: target.Path, CPUs: m.To, Effective: m.To, HasCPUSet: true, Populated: true}
+	asked := control.Move{PodUID: "u", Container: "app", From: cpuset.Range(2, 3), To: cpuset.Range(4, 5)}
+	w.move = moves.Ask(asked, nil)
+	target := cgroup.Target{Path: w.Objects.Container("c").Path, Container: "c", CPUs: asked.To}
+	w.last.Targets, w.assigned, w.now = []cgroup.Target{target}, []pools.Assignment{{Key: w.move.Key(), CPUs: asked.To}}, now
+	w.state = cgroup.State{Path: target.Path, CPUs: asked.To, Effective: asked.To, HasCPUSet: true, Populated: true}
 	w.read(t)
 	return w
 }
 
 func (w *world) read(t *testing.T) {
 	t.Helper()
-	if gone, errs := w.Cache.Read(w.last.Targets, w.Inventory); len(gone)+len(errs) > 0 {
+	if gone, errs := w.Cache.Read(w.last.Targets, w.Objects); len(gone)+len(errs) > 0 {
 		t.Fatal(gone, errs)
 	}
 }

@@ -24,7 +24,7 @@ import (
 type Sources struct {
 	Host       *hostenv.Host
 	Log        *slog.Logger
-	Inventory  *inventory.Inventory
+	Objects    *inventory.Objects
 	Cache      *kernelstate.Cache
 	Originals  *undo.Originals
 	Auxiliary  *auxiliary.Cgroups
@@ -62,7 +62,7 @@ func (n *Notices) Watch(targets []cgroup.Target) {
 	if !n.Partitions.Parked().IsEmpty() {
 		parking = []cgroup.Path{cgroup.Parking, cgroup.ParkingTop}
 	}
-	n.Tree.Update(targets, n.Inventory, n.Partitions.Enabled(), parking...)
+	n.Tree.Update(targets, n.Objects, n.Partitions.Enabled(), parking...)
 }
 
 // Take handles the notices of the watcher. period is the time between resyncs.
@@ -129,7 +129,7 @@ func (n *Notices) written(p cgroup.Path, at time.Time) bool {
 		n.Partitions.RecheckNear(p)
 		return c.Exists && !n.Cache.Writes.IsBusy(p)
 	}
-	if !c.Exists && n.Inventory.IsBeingMade(n.Inventory.ContainerAt(p)) {
+	if !c.Exists && n.Objects.ContainerAt(p).IsBeingMade() {
 		return false
 	}
 	if c.Exists {
@@ -154,7 +154,7 @@ func (n *Notices) child(p cgroup.Path, there bool, targets []cgroup.Target, r *R
 	known, isNew := p.Scope(), n.Auxiliary.Note(p, there)
 	if n.Cache.Has(known) || n.Removed.IsMissing(known) {
 		n.Cache.Invalidate(known)
-		if !there || n.Inventory.IsBeingMade(n.Inventory.ContainerAt(known)) {
+		if !there || n.Objects.ContainerAt(known).IsBeingMade() {
 			r.One = true // it is gone, or no process runs in it before the runtime asks
 		} else {
 			r.All = true

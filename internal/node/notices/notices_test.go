@@ -50,11 +50,11 @@ func newWorld(t *testing.T) *world {
 	m, cache, backoffs, weights := inventory.New(h.Driver), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), formula.New("")
 	q := quiet.New(cpuset.Set{})
 	w.Notices = notices.New(notices.Sources{
-		Host: &h, Log: log, Inventory: m, Cache: cache, Originals: j.Originals, Auxiliary: auxiliary.New(h.Driver), Others: others,
-		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: others, Cache: cache,
+		Host: &h, Log: log, Objects: m.Objects(), Cache: cache, Originals: j.Originals, Auxiliary: auxiliary.New(h.Driver), Others: others,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Objects: m.Objects(), Others: others, Cache: cache,
 			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: j, Quiet: q}),
-		Exposures: exposure.New(m, cache, h.Cgroups.Usage, true), Tree: treewatch.New(log),
-		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Originals: j.Originals, Backoffs: backoffs, Formula: &weights, Log: log,
+		Exposures: exposure.New(m.Objects(), cache, h.Cgroups.Usage, true), Tree: treewatch.New(log),
+		Drifts: drift.New(drift.Sources{Objects: m.Objects(), Cache: cache, Originals: j.Originals, Backoffs: backoffs, Formula: &weights, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
 	})
 	pod := w.node.RunPod("u", "default", "burstable", 0, nil)
@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) refresh() { w.Cache.Refresh(w.targets, w.Inventory) }
+func (w *world) refresh() { w.Cache.Refresh(w.targets, w.Objects) }
 
 // handle handles one change.
 func (w *world) handle(kind cgroup.ChangeKind, parent cgroup.Path, name string) notices.Result {

@@ -28,10 +28,10 @@ func (r *Removed) NoteMissing(p cgroup.Path) (container, sandbox string) {
 		return "", ""
 	}
 	r.Cache.Forget(p)
-	if e := r.Inventory.ContainerAt(p); e != nil {
+	if e := r.Objects.ContainerAt(p); e != nil {
 		container = e.Container.ID
 		r.missing[p] = container
-	} else if pod := r.Inventory.PodAt(p); pod != nil {
+	} else if pod := r.Objects.PodAt(p); pod != nil {
 		sandbox = pod.Pod.ID
 		r.missing[p] = sandbox
 	}
@@ -90,7 +90,7 @@ func (r *Removed) Prune() (gone func(cgroup.Path) bool) {
 // reads the kernel, because a listing of the runtime can be older than a cgroup.
 func (r *Removed) check() func(cgroup.Path) bool {
 	expected := make(map[cgroup.Path]bool) // few at a time
-	for e := range r.Inventory.Containers() {
+	for e := range r.Objects.Containers() {
 		if e.Container.State == cri.Created {
 			expected[e.Path] = true // it has no cgroup yet
 		}

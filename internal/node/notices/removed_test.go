@@ -41,7 +41,7 @@ type removedWorld struct {
 func newRemovedWorld(state cri.State) *removedWorld {
 	w := &removedWorld{kernel: make(kernel)}
 	m, j, log := inventory.New(cgroup.DriverSystemd), undo.Document{}.Journal(), slog.New(slog.DiscardHandler)
-	w.Removed = &notices.New(notices.Sources{Inventory: m, Cache: kernelstate.New(w.kernel, log), Originals: j.Originals,
+	w.Removed = &notices.New(notices.Sources{Objects: m.Objects(), Cache: kernelstate.New(w.kernel, log), Originals: j.Originals,
 		Partitions: partition.New(partition.Sources{Journal: j})}).Removed
 	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Name: "a", Namespace: "default", CgroupParent: string(pod)}})
 	m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", PodID: "p", State: state, CgroupsPath: "kubepods-podu.slice:cri-containerd:1"}})

@@ -30,7 +30,7 @@ type found struct {
 func (u *Unidentified) Track(p cgroup.Path) (id string) {
 	id = p.ContainerID(u.Host.Driver)
 	if id == "" || u.Host.Observes || u.Host.CPUManager != nil || // the kubelet's CPU manager places it
-		u.Host.Runtime == nil || u.Inventory.Container(id) != nil || u.Inventory.Pod(id) != nil || u.Has(p) || u.Others.MayPlace(u.Inventory, p.Parent()) {
+		u.Host.Runtime == nil || u.Objects.Container(id) != nil || u.Objects.Pod(id) != nil || u.Has(p) || u.Others.MayPlace(u.Objects, p.Parent()) {
 		return ""
 	}
 	u.all[p] = found{id: id}
@@ -47,8 +47,8 @@ func (u *Unidentified) Limit(shared, owned cpuset.Set, want []cgroup.Target) []c
 		}
 	}
 	maps.DeleteFunc(u.all, func(_ cgroup.Path, f found) bool {
-		e := u.Inventory.Container(f.id)
-		return e != nil && u.Others.Places(u.Inventory, e) // it has no target
+		e := u.Objects.Container(f.id)
+		return e != nil && u.Others.Places(e) // it has no target
 	})
 	shared = shared.Difference(owned)
 	if shared.IsEmpty() {

@@ -23,6 +23,7 @@ import (
 type unidentifiedWorld struct {
 	*notices.Unidentified
 	node      *nodefixture.Node
+	inventory *inventory.Inventory
 	free, own string
 }
 
@@ -31,8 +32,9 @@ func newUnidentifiedWorld(t *testing.T, change func(*hostenv.Host)) *unidentifie
 	w := &unidentifiedWorld{node: nodefixture.New(t, nodefixture.Spec{})}
 	h := w.node.Host()
 	change(&h)
+	w.inventory = inventory.New(h.Driver)
 	w.Unidentified = &notices.New(notices.Sources{
-		Host: &h, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
+		Host: &h, Objects: w.inventory.Objects(), Cache: kernelstate.New(h.Cgroups.Reader(), w.node.Logger()),
 		Originals: undo.Document{}.Journal().Originals, Others: new(desired.OtherManagers),
 	}).Unidentified
 	pod, own := w.node.RunPod("u", "default", "burstable", 0, nil), nodefixture.WholeCPUs(0)
@@ -66,7 +68,7 @@ func TestTrack(t *testing.T) {
 	if id := w.Track(w.path(w.free).Parent()); id != "" {
 		t.Errorf("the slice of a pod is tracked as %q; want %q", id, "")
 	}
-	w.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: w.own, State: cri.Running}})
+	w.inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: w.own, State: cri.Running}})
 	if id := w.Track(w.path(w.own)); id != "" {
 		t.Errorf("the known container %q is tracked; want %q", id, "")
 	}

@@ -30,7 +30,7 @@ func Fetch(ctx context.Context, h *hostenv.Host, keys map[pools.Key]bool) Answer
 
 // FetchOnce returns the hints for pods after one question. It serves callers without an
 // event loop: containers whose policy allows it do not wait after that.
-func FetchOnce(ctx context.Context, host *hostenv.Host, m *inventory.Inventory, p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.Assignment) *Hints {
+func FetchOnce(ctx context.Context, host *hostenv.Host, m *inventory.Objects, p pools.Pools, pods []pools.Pod, claims []pools.Claim, held []pools.Assignment) *Hints {
 	h := New(nil)
 	if host.Devices == nil {
 		return h
@@ -46,7 +46,7 @@ func FetchOnce(ctx context.Context, host *hostenv.Host, m *inventory.Inventory, 
 }
 
 // podUIDs returns the UIDs of the pods that the question named, by namespace/name.
-func (a Answer) podUIDs(m *inventory.Inventory) map[string]string {
+func (a Answer) podUIDs(m *inventory.Objects) map[string]string {
 	asked := make(map[string]bool, len(a.keys))
 	for k := range a.keys {
 		asked[k.PodUID] = true

@@ -56,7 +56,7 @@ func (h *Hints) State() telemetry.SourceState { return h.state }
 
 // Take records an answer and schedules the questions that it leaves open. It returns the
 // containers whose nodes the kubelet reports in part only.
-func (h *Hints) Take(a Answer, m *inventory.Inventory, now time.Time) (incomplete []podresources.Container) {
+func (h *Hints) Take(a Answer, m *inventory.Objects, now time.Time) (incomplete []podresources.Container) {
 	h.asking = false
 	noKubelet := errors.Is(a.err, podresources.ErrNoKubelet) && h.state == "" // a kubelet that has answered before only restarts
 	switch {
@@ -135,7 +135,7 @@ func (h *Hints) Forget(existing map[string]bool) {
 }
 
 // Problems returns containers that wait longer than Timeout, or got no answer.
-func (h *Hints) Problems(m *inventory.Inventory, now time.Time) []pools.Problem {
+func (h *Hints) Problems(m *inventory.Objects, now time.Time) []pools.Problem {
 	var all []pools.Problem
 	report := func(k pools.Key, text string) {
 		if p := m.PodByUID(k.PodUID); p != nil {

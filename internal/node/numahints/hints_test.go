@@ -68,7 +68,7 @@ func (n *node) lists(container string, nodes ...int) {
 // ask asks the fake kubelet if a question is due, and returns the pod with the hints.
 func (n *node) ask(at time.Time) pools.Container {
 	if keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, n.held, at); due {
-		n.hints.Take(numahints.Fetch(context.Background(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory, at)
+		n.hints.Take(numahints.Fetch(context.Background(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory.Objects(), at)
 	}
 	return n.apply()
 }
@@ -135,7 +135,7 @@ func TestClaims(t *testing.T) {
 			if _, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, nil, start); due != c.asked || lacks != c.asked {
 				t.Errorf("question due %t, lacks an answer %t; want %t", due, lacks, c.asked)
 			}
-			if problems := n.hints.Problems(n.inventory, start.Add(2*numahints.Timeout)); (len(problems) > 0) != (c.asked && !c.bare) {
+			if problems := n.hints.Problems(n.inventory.Objects(), start.Add(2*numahints.Timeout)); (len(problems) > 0) != (c.asked && !c.bare) {
 				t.Errorf("problems = %v; want some: %t", problems, c.asked)
 			}
 		})
@@ -150,7 +150,7 @@ func TestPartialAnswer(t *testing.T) {
 	other.Pod = "other"
 	n.kubelet.containers = []podresources.Container{bad, other}
 	keys, due := n.hints.Ask(n.pools, []pools.Pod{n.pod}, n.claims, nil, start)
-	got := n.hints.Take(numahints.Fetch(t.Context(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory, start)
+	got := n.hints.Take(numahints.Fetch(t.Context(), &hostenv.Host{Devices: &n.kubelet}, keys), n.inventory.Objects(), start)
 	if !due || len(got) != 1 || got[0].Pod != "a" {
 		t.Errorf("due %t, incomplete %v; want the container of the pod that was asked for", due, got)
 	}
@@ -195,7 +195,7 @@ func TestNoAnswer(t *testing.T) {
 			if waits := n.ask(late).Waiting; waits != c.after || n.hints.IsOverdue(app, late) != c.after {
 				t.Errorf("waits after the timeout: %t, overdue %t; want %t", waits, n.hints.IsOverdue(app, late), c.after)
 			}
-			if got := n.hints.Problems(n.inventory, late); len(got) != c.problems {
+			if got := n.hints.Problems(n.inventory.Objects(), late); len(got) != c.problems {
 				t.Errorf("problems %v; want %d", got, c.problems)
 			}
 			if n.hints.State() != c.state {
@@ -225,7 +225,7 @@ func TestLateAnswer(t *testing.T) {
 		n.lists("app", 1)
 		n.hints.AskAgain()
 		got := n.ask(late.Add(time.Minute))
-		if problems := n.hints.Problems(n.inventory, late.Add(time.Minute)); got.Waiting || got.Nodes.String() != "1" || len(problems)+len(n.hints.Unhinted()) > 0 {
+		if problems := n.hints.Problems(n.inventory.Objects(), late.Add(time.Minute)); got.Waiting || got.Nodes.String() != "1" || len(problems)+len(n.hints.Unhinted()) > 0 {
 			t.Errorf("%s: nodes %q, waiting %t, problems %v, unhinted %v", policy, got.Nodes, got.Waiting, problems, n.hints.Unhinted())
 		}
 	}
@@ -241,7 +241,7 @@ func TestOneQuestion(t *testing.T) {
 	if !ask() || ask() {
 		t.Error("the first question is not due, or a second one is")
 	}
-	n.hints.Take(numahints.Answer{}, n.inventory, start)
+	n.hints.Take(numahints.Answer{}, n.inventory.Objects(), start)
 	if !ask() {
 		t.Error("no question after an answer for other pods")
 	}
@@ -363,14 +363,14 @@ func TestFetchOnce(t *testing.T) {
 			n := newNode(c.policy)
 			n.lists("app", 1)
 			n.kubelet.err = c.err
-			n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{Devices: &n.kubelet}, n.inventory, n.pools, []pools.Pod{n.pod}, n.claims, nil)
+			n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{Devices: &n.kubelet}, n.inventory.Objects(), n.pools, []pools.Pod{n.pod}, n.claims, nil)
 			if got := n.apply(); got.Nodes.String() != c.nodes || got.Waiting != c.waits {
 				t.Errorf("nodes %q, waiting %t; want %q, %t", got.Nodes, got.Waiting, c.nodes, c.waits)
 			}
 		})
 	}
 	n := newNode(allocate.Restricted)
-	n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{}, n.inventory, n.pools, []pools.Pod{n.pod}, n.claims, nil)
+	n.hints = numahints.FetchOnce(t.Context(), &hostenv.Host{}, n.inventory.Objects(), n.pools, []pools.Pod{n.pod}, n.claims, nil)
 	if n.apply().Waiting {
 		t.Error("waits for a kubelet that is not configured")
 	}

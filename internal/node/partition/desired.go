@@ -12,7 +12,7 @@ func (s *scan) desired() (wanted []cgroup.DesiredPartition) {
 	for _, t := range s.Targets {
 		if on && t.Partitionable() && t.Container != "" && s.Cache.Current(t.Path).Exists {
 			wanted = append(wanted, s.withReason(cgroup.DesiredPartition{
-				Path: t.Path, Container: t.Container, Type: s.Settings.PartitionType(s.Inventory, t, s.Host.Kernel), CPUs: t.CPUs, Keep: s.keep || !s.isAlone(t),
+				Path: t.Path, Container: t.Container, Type: s.Settings.PartitionType(s.Objects, t, s.Host.Kernel), CPUs: t.CPUs, Keep: s.keep || !s.isAlone(t),
 			}))
 		}
 	}
@@ -65,7 +65,7 @@ func (s *scan) formerPartitions() map[cgroup.Path]bool {
 	for _, w := range s.wanted {
 		delete(former, w.Path)
 	}
-	for at := range s.Others.Cgroups(s.Inventory) {
+	for at := range s.Others.Cgroups(s.Objects) {
 		delete(former, at)
 	}
 	for _, t := range s.Targets {

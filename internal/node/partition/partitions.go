@@ -19,16 +19,16 @@ import (
 
 // Sources holds the facts that Partitions reads, and what its writes need.
 type Sources struct {
-	Host      *hostenv.Host
-	Log       *slog.Logger
-	Settings  *desired.Settings
-	Inventory *inventory.Inventory
-	Others    *desired.OtherManagers
-	Cache     *kernelstate.Cache
-	Memory    *cgroup.PartitionMemory // partitions as they were last read
-	Backoffs  *retry.Backoffs
-	Journal   *undo.Journal
-	Quiet     *quiet.Quiet
+	Host     *hostenv.Host
+	Log      *slog.Logger
+	Settings *desired.Settings
+	Objects  *inventory.Objects
+	Others   *desired.OtherManagers
+	Cache    *kernelstate.Cache
+	Memory   *cgroup.PartitionMemory // partitions as they were last read
+	Backoffs *retry.Backoffs
+	Journal  *undo.Journal
+	Quiet    *quiet.Quiet
 
 	Save  func(now time.Time)             // writes the journal to the disk
 	Count func(w cgroup.Write, err error) // counts a write
@@ -99,7 +99,7 @@ func (p *Partitions) inForce(at cgroup.Path) bool {
 
 // Has reports whether a container was a partition, which has to end before its cgroup.
 func (p *Partitions) Has(container string) bool {
-	e := p.Inventory.Container(container)
+	e := p.Objects.Container(container)
 	return e != nil && p.inForce(e.Path)
 }
 

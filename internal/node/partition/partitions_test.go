@@ -26,13 +26,14 @@ import (
 type node struct {
 	*nodefixture.Node
 	*partition.Partitions
-	now      time.Time
-	plan     pools.Plan
-	targets  []cgroup.Target
-	settings desired.Settings
-	diskFull bool // the journal cannot be saved
-	watcher  *cgroup.Watcher
-	writes   int
+	now       time.Time
+	plan      pools.Plan
+	targets   []cgroup.Target
+	settings  desired.Settings
+	inventory *inventory.Inventory
+	diskFull  bool // the journal cannot be saved
+	watcher   *cgroup.Watcher
+	writes    int
 }
 
 // newNode returns a node with a kernel of a version, and a daemon that has just started.
@@ -60,8 +61,9 @@ func (n *node) restart(journal undo.Document) {
 		n.T.Fatal(err)
 	}
 	log, j := n.Logger(), journal.Journal()
+	n.inventory = inventory.New(h.Driver)
 	n.Partitions = partition.New(partition.Sources{
-		Host: &h, Log: log, Settings: &n.settings, Inventory: inventory.New(h.Driver), Others: new(desired.OtherManagers), Cache: kernelstate.New(h.Cgroups.Reader(), log),
+		Host: &h, Log: log, Settings: &n.settings, Objects: n.inventory.Objects(), Others: new(desired.OtherManagers), Cache: kernelstate.New(h.Cgroups.Reader(), log),
 		Memory: h.Cgroups.PartitionMemory(), Backoffs: retry.New(), Journal: j, Quiet: quiet.New(cpuset.Set{}),
 		Save: func(now time.Time) {
 			if n.diskFull {
@@ -83,7 +85,7 @@ func (n *node) restart(journal undo.Document) {
 // list reads pods and containers from the runtime.
 func (n *node) list() {
 	h := n.Host()
-	n.Inventory.Merge(n.Inventory.Query(nil, false).List(context.Background(), &h))
+	n.inventory.Merge(n.inventory.Query(nil, false).List(context.Background(), &h))
 }
 
 // own runs a container on exclusive CPUs.
@@ -116,11 +118,11 @@ func (n *node) pass() int {
 	before := n.writes
 	for _, do := range []func(partition.Situation) bool{n.Dissolve, n.Make} {
 		n.Cache.InvalidateAll()
-		n.Cache.Refresh(n.targets, n.Inventory)
+		n.Cache.Refresh(n.targets, n.Objects)
 		do(partition.Situation{Targets: n.targets, Plan: &n.plan, Watcher: n.watcher, Now: n.now})
 	}
 	n.Cache.InvalidateAll()
-	n.Cache.Refresh(n.targets, n.Inventory)
+	n.Cache.Refresh(n.targets, n.Objects)
 	return n.writes - before
 }
 

@@ -28,7 +28,7 @@ func (p *Partitions) Problems(targets []cgroup.Target) (all []pools.Problem) {
 	add := func(at cgroup.Path, code pools.Code, text string) {
 		problem := pools.Problem{Reason: pools.Reason{Code: code, Text: text}}
 		if at != "" {
-			p.Inventory.NameOwner(&problem, at)
+			p.Objects.NameOwner(&problem, at)
 		}
 		all = append(all, problem)
 	}

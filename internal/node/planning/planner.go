@@ -32,7 +32,7 @@ type Sources struct {
 	Host      *hostenv.Host
 	Log       *slog.Logger
 	Settings  *desired.Settings
-	Inventory *inventory.Inventory
+	Objects   *inventory.Objects
 	Cache     *kernelstate.Cache
 	Journal   *undo.Journal
 	Auxiliary *auxiliary.Cgroups
@@ -112,28 +112,28 @@ func (p *Planner) Input(m Moment) desired.Input {
 		}
 	}
 	p.Hints.Apply(pods)
-	return desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Pods: pods, Previous: p.assignments, Claims: p.Claims.All(), Formula: p.Formula, Originals: p.from.Journal.Originals, Nodes: h.Nodes, Read: p.from.Cache.State,
-		Leaving: m.Withheld(), System: p.Others.SystemCPUs(p.from.Inventory, p.from.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: p.Kubelet, Partitions: m.Partitions,
+	return desired.Input{Settings: *p.from.Settings, Objects: p.from.Objects, Pods: pods, Previous: p.assignments, Claims: p.Claims.All(), Formula: p.Formula, Originals: p.from.Journal.Originals, Nodes: h.Nodes, Read: p.from.Cache.State,
+		Leaving: m.Withheld(), System: p.Others.SystemCPUs(p.from.Objects, p.from.Settings), Systemd: h.Units != nil, Resting: p.Quiet.MayRest(p.assignments), Kubelet: p.Kubelet, Partitions: m.Partitions,
 		Contested: m.Contested, Namespaces: p.Permission.Rights(), Build: pools.Build, Auxiliary: p.from.Auxiliary}
 }
 
 func (p *Planner) pods(now time.Time) []pools.Pod {
-	pods := p.from.Inventory.Input(now)
-	p.Others.Mark(p.from.Inventory, pods, p.from.Settings, p.from.Cache.State)
+	pods := p.from.Objects.Input(now)
+	p.Others.Mark(p.from.Objects, pods, p.from.Settings, p.from.Cache.State)
 	return pods
 }
 
 // Early returns the plan for replies before the first pass. It contains no exclusive CPUs of the
 // journal.
 func (p *Planner) Early(now time.Time) pools.Plan {
-	in := desired.Input{Settings: *p.from.Settings, Inventory: p.from.Inventory, Originals: p.from.Journal.Originals, Pods: p.pods(now), Previous: p.from.Journal.Facts().Assignments, Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
+	in := desired.Input{Settings: *p.from.Settings, Objects: p.from.Objects, Originals: p.from.Journal.Originals, Pods: p.pods(now), Previous: p.from.Journal.Facts().Assignments, Claims: p.Claims.All(), Namespaces: p.Permission.Rights(), Build: pools.Build}
 	return in.Early()
 }
 
 // PodInput returns the planner's input for one pod.
 func (p *Planner) PodInput(uid string, now time.Time) pools.Pod {
-	pods := []pools.Pod{p.from.Inventory.InputOf(uid, now)}
-	p.Others.Mark(p.from.Inventory, pods, p.from.Settings, p.from.Cache.State)
+	pods := []pools.Pod{p.from.Objects.InputOf(uid, now)}
+	p.Others.Mark(p.from.Objects, pods, p.from.Settings, p.from.Cache.State)
 	p.Hints.Apply(pods)
 	return pods[0]
 }
@@ -151,12 +151,12 @@ func (p *Planner) Assign(all []pools.Assignment) { p.assignments = all }
 
 // Recovered returns the assignments from before the start of the daemon.
 func (p *Planner) Recovered() []pools.Assignment {
-	return recovery.Assignments(p.from.Inventory, p.from.Cache.State, p.from.Journal.Facts().Assignments, p.from.Journal.Facts().Claims, p.from.Settings)
+	return recovery.Assignments(p.from.Objects, p.from.Cache.State, p.from.Journal.Facts().Assignments, p.from.Journal.Facts().Claims, p.from.Settings)
 }
 
-// RecoverLate adds the assignments of containers that the runtime has reported late.
-func (p *Planner) RecoverLate() {
-	p.assignments = recovery.Late(p.from.Inventory, p.from.Cache.State, p.assignments, p.from.Journal.Facts().Claims, p.from.Settings)
+// RecoverLate adds the assignments of owners that were reported late.
+func (p *Planner) RecoverLate(owners []pools.Key) {
+	p.assignments = recovery.Late(p.from.Objects, owners, p.from.Cache.State, p.assignments, p.from.Journal.Facts().Claims, p.from.Settings)
 }
 
 // DiffOptions returns the options of Diff for a plan, with the cgroups of units that leave.
@@ -171,7 +171,7 @@ func (p *Planner) DiffOptions(plan pools.Plan, m Moment) cgroup.Options {
 // formula has changed.
 func (p *Planner) ObserveWeights(current func(cgroup.Path) cgroup.Current) (changed bool) {
 	before := p.Formula.Value()
-	if id, ok := p.Formula.Observe(p.from.Inventory, current, p.from.Journal.Originals); ok {
+	if id, ok := p.Formula.Observe(p.from.Objects, current, p.from.Journal.Originals); ok {
 		p.from.Log.Info("weight formula confirmed", "formula", p.Formula.Value(), "container", id)
 	}
 	return p.Formula.Value() != before
@@ -194,8 +194,8 @@ func (p *Planner) SettleQuiet(plan pools.Plan, want []cgroup.Target, changed map
 
 // NotePlacings logs the containers that another manager places, each once.
 func (p *Planner) NotePlacings() {
-	for c, placing := range p.Others.NewPlacings(p.from.Inventory) {
-		p.from.Log.Info("left to another manager of CPUs", "pod", p.from.Inventory.PodOf(c).Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", placing.By)
+	for c, placing := range p.Others.NewPlacings(p.from.Objects) {
+		p.from.Log.Info("left to another manager of CPUs", "pod", c.Pod().Name(), "container", c.Container.Name, "container_id", c.Container.ID, "manager", placing.By)
 	}
 }
 

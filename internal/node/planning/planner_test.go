@@ -20,10 +20,11 @@ import (
 type world struct {
 	*planning.Planner
 	planning.Sources
-	node  *nodefixture.Node
-	id    string
-	asked int // questions about hints
-	now   time.Time
+	node      *nodefixture.Node
+	inventory *inventory.Inventory
+	id        string
+	asked     int // questions about hints
+	now       time.Time
 }
 
 func newWorld(t *testing.T, journal ...pools.Assignment) *world {
@@ -40,17 +41,18 @@ func newWorld(t *testing.T, journal ...pools.Assignment) *world {
 	w.node.Kubelet = nodefixture.NewKubelet()
 	h, log, j := w.node.Host(), w.node.Logger(), undo.Document{}.Journal()
 	j.SetAssignments(journal)
+	w.inventory = inventory.New(h.Driver)
 	w.Sources = planning.Sources{
-		Host: &h, Log: log, Settings: settings, Inventory: inventory.New(h.Driver), Cache: kernelstate.New(h.Cgroups.Reader(), log), Journal: j, Auxiliary: auxiliary.New(h.Driver),
+		Host: &h, Log: log, Settings: settings, Objects: w.inventory.Objects(), Cache: kernelstate.New(h.Cgroups.Reader(), log), Journal: j, Auxiliary: auxiliary.New(h.Driver),
 		AskHints: func(map[pools.Key]bool) { w.asked++ },
 	}
 	w.Planner = planning.New(w.Sources, "linear")
 	w.id = w.node.RunContainer(w.node.RunPod("u", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
-	l := w.Inventory.Query(nil, true).List(t.Context(), &h)
+	l := w.inventory.Query(nil, true).List(t.Context(), &h)
 	if l.Err != nil {
 		t.Fatal(l.Err)
 	}
-	w.Inventory.Merge(l)
+	w.inventory.Merge(l)
 	return w
 }
 
@@ -134,7 +136,7 @@ func TestRecover(t *testing.T) {
 	w := newWorld(t, pools.Assignment{Key: pools.Key{PodUID: "u", Container: "app"}, CPUs: cpuset.Range(6, 7)})
 	w.node.WriteFile(w.id, cgroup.FileCPUs, "6-7")
 	w.Assign(w.Recovered())
-	w.RecoverLate()
+	w.RecoverLate(w.inventory.TakeUnrecovered())
 	if got := pools.Assigned(w.Assignments(), w.key()).String(); got != "6-7" {
 		t.Errorf("recovered CPUs %q; want 6-7", got)
 	}

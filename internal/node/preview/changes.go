@@ -53,7 +53,7 @@ func (s *survey) moved() map[change][]string {
 		if !isPlanned || c.Kind == pools.Infra || c.State != pools.Running {
 			continue
 		}
-		now, err := s.cgroups.State(s.input.Inventory.CgroupOf(c))
+		now, err := s.cgroups.State(s.input.Objects.CgroupOf(c))
 		if err != nil || now.Effective.Equal(cpus) {
 			continue // a cgroup that cannot be read is in Preview.Unread
 		}

@@ -92,7 +92,7 @@ func (s *survey) partitions() desiredPartitions {
 		case !t.Partitionable():
 			w.mixed[t.Container] = t.Unpartitionable()
 		default:
-			part.Type = settings.PartitionType(s.input.Inventory, t, s.host.Kernel)
+			part.Type = settings.PartitionType(s.input.Objects, t, s.host.Kernel)
 			delete(w.former, t.Path)
 			if s.cgroups.Current(t.Path).CPUs.Equal(t.CPUs) {
 				w.possible = append(w.possible, part)

@@ -84,7 +84,7 @@ func (s *survey) originals() []undo.Original {
 
 // unitOriginals skips properties in an administrator's files, which have no target.
 func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
-	e := s.input.Inventory.Unit(s.input.Inventory.UnitAt(t.Path))
+	e := s.input.Objects.Units().Get(s.input.Objects.Units().At(t.Path))
 	if e == nil {
 		return nil
 	}
@@ -103,18 +103,18 @@ func (s *survey) unitOriginals(t cgroup.Target) (all []undo.Original) {
 
 // requestedWeight returns the kubelet's weight from the runtime or systemd, or the default.
 func (s *survey) requestedWeight(t cgroup.Target) uint64 {
-	if e := s.input.Inventory.Container(t.Container); e != nil {
+	if e := s.input.Objects.Container(t.Container); e != nil {
 		if w := s.input.Formula.Weight(e.Container.Requested.Shares); w != 0 {
 			return w
 		}
 	}
 	for _, pod := range s.Plan.Pods {
-		if t.Container != "" || s.input.Inventory.SliceOf(pod) != t.Path {
+		if t.Container != "" || s.input.Objects.SliceOf(pod) != t.Path {
 			continue
 		}
 		var shares uint64
 		for _, c := range pod.Containers {
-			if e := s.input.Inventory.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
+			if e := s.input.Objects.Container(c.ID); e != nil && c.State != pools.Exited && e.Container.Requested.Shares > 2 {
 				shares += e.Container.Requested.Shares
 			}
 		}
@@ -130,7 +130,7 @@ func (s *survey) quotas() map[cgroup.Path]int64 {
 	for _, pod := range s.Plan.Pods {
 		sum, whole := int64(0), true
 		for _, c := range pod.Containers {
-			e := s.input.Inventory.Container(c.ID)
+			e := s.input.Objects.Container(c.ID)
 			if e == nil || c.State == pools.Exited {
 				continue
 			}
@@ -141,7 +141,7 @@ func (s *survey) quotas() map[cgroup.Path]int64 {
 			all[e.Path] = q
 			sum, whole = sum+q, whole && q > 0
 		}
-		if slice := s.input.Inventory.SliceOf(pod); slice != "" && whole {
+		if slice := s.input.Objects.SliceOf(pod); slice != "" && whole {
 			all[slice] = sum
 		}
 	}

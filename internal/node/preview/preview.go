@@ -84,7 +84,7 @@ func Owners(ctx context.Context, c *config.Config, t *topology.Topology, log *sl
 	if err != nil {
 		return audit.Ownership{}, nil, err
 	}
-	return s.input.Settings.Ownership(s.Plan, s.input.Inventory, s.input.Verdicts(s.Plan, s.want), s.Auxiliary), texts(s.unread), nil
+	return s.input.Settings.Ownership(s.Plan, s.input.Objects, s.input.Verdicts(s.Plan, s.want), s.Auxiliary), texts(s.unread), nil
 }
 
 // Exclusive returns the owners of exclusive CPUs by OnHost, and the unreadable objects.
@@ -118,7 +118,7 @@ func newSurvey(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolo
 func (s *survey) preview() Preview {
 	settings := &s.input.Settings
 	p := Preview{Plan: s.Plan, Host: s.input.Verdicts(s.Plan, s.want), Adapted: settings.Adapted, Offline: settings.Offline()}
-	p.Ownership = settings.Ownership(s.Plan, s.input.Inventory, p.Host, s.Auxiliary)
+	p.Ownership = settings.Ownership(s.Plan, s.input.Objects, p.Host, s.Auxiliary)
 	p.Writes, p.Deferred = s.cgroups.Diff(s.want, nil, desired.DiffOptions(s.host, s.Plan))
 	p.Changes = s.changes()
 	unread := s.unread
@@ -157,14 +157,14 @@ type Tuning struct {
 
 // tune adds the settings outside of cgroups, and returns problems with power settings.
 func (s *survey) tune(ctx context.Context, p *Preview) ([]pools.Problem, error) {
-	settings, m := &s.input.Settings, s.input.Inventory
+	settings, objects := &s.input.Settings, s.input.Objects
 	r, host, err := hosttuning.Restoring(settings.Config, settings.TuneMachine(settings.Topology.Possible), settings.Ownable())
 	if err != nil {
 		return nil, err
 	}
-	w, elsewhere := settings.HostSettings(s.Owners, m, &s.others)
+	w, elsewhere := settings.HostSettings(s.Owners, objects, &s.others)
 	var problems []pools.Problem
-	w.Values, problems = settings.PowerSettings(s.Owners, m, &s.others, host.Machine())
+	w.Values, problems = settings.PowerSettings(s.Owners, objects, &s.others, host.Machine())
 	d, err := tune.Preview(ctx, r, w)
 	t := &Tuning{Quiet: w.Quiet, NoKernel: w.NoKernel, Changes: d.Changes, Stuck: d.Stuck, Elsewhere: elsewhere}
 	if err != nil {

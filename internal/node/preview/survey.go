@@ -56,6 +56,7 @@ func readCPUs(ctx context.Context, h *hostenv.Host, c *config.Config, t *topolog
 
 func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j undo.Document, rights pools.NamespaceRights) (*survey, error) {
 	m := inventory.New(h.Driver)
+	objects := m.Objects()
 	query := m.Query(settings.UnitNames(), true)
 	query.UnitTimeout, query.InPods = hostenv.CallTimeout, true
 	found := query.List(ctx, h)
@@ -71,33 +72,33 @@ func read(ctx context.Context, h *hostenv.Host, settings desired.Settings, j und
 		m.Recall(known.Facts().Others)
 	}
 	cgroups := kernelstate.New(h.Cgroups.ReadOnly().Reader(), slog.New(slog.DiscardHandler))
-	previous := recovery.Assignments(m, cgroups.State, known.Facts().Assignments, known.Facts().Claims, &settings)
-	pods := m.Input(time.Now())
+	previous := recovery.Assignments(objects, cgroups.State, known.Facts().Assignments, known.Facts().Claims, &settings)
+	pods := objects.Input(time.Now())
 	s := &survey{host: h, others: desired.NewOtherManagers(found.Crio), unread: found.Failed, cgroups: cgroups}
-	s.others.Mark(m, pods, &settings, cgroups.State)
-	numahints.FetchOnce(ctx, h, m, settings.Pools, pods, known.Facts().Claims, previous).Apply(pods)
+	s.others.Mark(objects, pods, &settings, cgroups.State)
+	numahints.FetchOnce(ctx, h, objects, settings.Pools, pods, known.Facts().Claims, previous).Apply(pods)
 	partitions, _ := settings.Partitions(h.Kernel)
 	inPods := auxiliary.New(h.Driver)
 	inPods.NoteAll(found.InPods)
 	q := quiet.New(j.Resting)
 	q.Begin(settings.Config.Quiet, time.Now())
-	kubelet, err := statickubelet.Read(ctx, h, m)
+	kubelet, err := statickubelet.Read(ctx, h, objects)
 	for _, err := range []error{err, h.Boot.Err} {
 		if err != nil {
 			s.unread = append(s.unread, err)
 		}
 	}
 	s.decide(ctx, desired.Input{
-		Settings: settings, Inventory: m, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: formula.New(settings.Config.WeightFormula), Originals: known.Originals,
-		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(m, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
+		Settings: settings, Objects: objects, Pods: pods, Previous: previous, Claims: known.Facts().Claims, Formula: formula.New(settings.Config.WeightFormula), Originals: known.Originals,
+		Nodes: h.Nodes, Read: cgroups.State, Resting: q.MayRest(previous), System: s.others.SystemCPUs(objects, &settings), Kubelet: kubelet, Partitions: partitions, Namespaces: rights, Build: pools.Build, Auxiliary: inPods,
 	})
 	return s, nil
 }
 
 // decide makes the plan. The formula, observed on containers, changes weights and no CPUs.
 func (s *survey) decide(ctx context.Context, in desired.Input) {
-	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Inventory)
-	if in.Formula.Observe(in.Inventory, s.cgroups.Current, in.Originals); in.Formula.IsGuess() {
+	gone, unreadable := s.cgroups.Refresh(in.Decide().Targets, in.Objects)
+	if in.Formula.Observe(in.Objects, s.cgroups.Current, in.Originals); in.Formula.IsGuess() {
 		in.Formula.Take(formula.Fetch(ctx))
 	}
 	s.input = in

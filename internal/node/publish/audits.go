@@ -41,7 +41,7 @@ func (p *Publisher) showAudits(pass *planning.Pass) {
 }
 
 func (p *Publisher) ownership(pass *planning.Pass) audit.Ownership {
-	return p.Settings.Ownership(pass.Plan, p.Inventory, pass.Hosts, pass.Auxiliary)
+	return p.Settings.Ownership(pass.Plan, p.Objects, pass.Hosts, pass.Auxiliary)
 }
 
 const codeNoLiveAudit pools.Code = "LiveAuditUnavailable"
@@ -55,7 +55,7 @@ func (p *Publisher) liveProblems() (all []pools.Problem) {
 		if f.Owner.Pod == "" {
 			found.Unit = f.Owner.Name
 		}
-		p.Inventory.NameOwner(&found, cgroup.Path(f.Owner.Cgroup))
+		p.Objects.NameOwner(&found, cgroup.Path(f.Owner.Cgroup))
 		if f.Owner.Pod != "" && found.PodUID == "" {
 			continue // the pod has ended, and its problem with it
 		}
@@ -63,8 +63,8 @@ func (p *Publisher) liveProblems() (all []pools.Problem) {
 			found.Container = ""
 		}
 		runs := ""
-		if e := p.Inventory.ContainerAt(cgroup.Path(f.Task.Cgroup)); e != nil {
-			if pod := p.Inventory.PodOf(e); pod != nil {
+		if e := p.Objects.ContainerAt(cgroup.Path(f.Task.Cgroup)); e != nil {
+			if pod := e.Pod(); pod != nil {
 				runs = fmt.Sprintf(" of pod %s, container %s", pod.Name(), e.Container.Name)
 			}
 		}

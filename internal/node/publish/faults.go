@@ -19,13 +19,13 @@ func (p *Publisher) noteFaults(pass *planning.Pass) {
 	for at, fault := range faults {
 		if p.faults[at] == nil || p.faults[at].Error() != fault.Error() {
 			p.Log.Warn("not in the desired state", "cgroup", at, "error", fault)
-			p.history.AddAt(p.Inventory, at, history.Event{Kind: history.Fault, Error: fault.Error()})
+			p.history.AddAt(p.Objects, at, history.Event{Kind: history.Fault, Error: fault.Error()})
 		}
 	}
 	for at := range p.faults {
 		if _, still := faults[at]; !still {
 			p.Log.Info("in the desired state again", "cgroup", at)
-			p.history.AddAt(p.Inventory, at, history.Event{Kind: history.Cleared})
+			p.history.AddAt(p.Objects, at, history.Event{Kind: history.Cleared})
 		}
 	}
 	p.faults = faults
@@ -48,7 +48,7 @@ func (p *Publisher) findFaults(pass *planning.Pass, now time.Time) map[cgroup.Pa
 		return faults // nothing has been written yet
 	}
 	unconfirmed := make(map[cgroup.Path]bool)
-	for e := range p.Inventory.Containers() {
+	for e := range p.Objects.Containers() {
 		if e.IsUnconfirmed() {
 			unconfirmed[e.Path] = true
 		}

@@ -15,7 +15,7 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 		Problems:    make(map[string]int),
 		Faulty:      len(p.faults),
 		Pools:       node.PoolMetrics(p.Kubelet.CPUs()),
-		Room:        p.capacity.Room(node, func() []pools.Pod { return p.Inventory.Input(p.Now()) }),
+		Room:        p.capacity.Room(node, func() []pools.Pod { return p.Objects.Input(p.Now()) }),
 		Claims:      node.Claims(),
 		Ready:       p.ready,
 		LastSuccess: p.lastSuccess,

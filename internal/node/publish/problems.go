@@ -48,14 +48,14 @@ func (p *Publisher) noteProblem(kind history.Kind, key problemKey, text string) 
 // Problems returns the problems of the plan, and of everything that could not be planned.
 func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 	all := slices.Clip(pass.Plan.Problems)
-	all = append(all, p.Inventory.Problems()...)
+	all = append(all, p.Objects.Problems()...)
 	if d := p.node(pass).Depleted(); d != nil {
 		all = append(all, *d)
 	}
 	hasSystemd := p.Host.Units != nil
-	all = append(all, p.Others.Problems(p.Inventory, p.Settings)...)
-	all = append(all, p.Settings.UnitProblems(p.Inventory, hasSystemd)...)
-	all = append(all, p.Settings.HostProblems(p.Inventory, pass.Hosts, hasSystemd)...)
+	all = append(all, p.Others.Problems(p.Objects, p.Settings)...)
+	all = append(all, p.Settings.UnitProblems(p.Objects, hasSystemd)...)
+	all = append(all, p.Settings.HostProblems(p.Objects, pass.Hosts, hasSystemd)...)
 	all = append(all, usablecpus.Problems(p.States.withheld, p.Settings.Offline())...)
 	all = append(all, p.Partitions.Problems(pass.Targets)...)
 	all = append(all, p.Settings.NRIProblems(p.States.nriErr)...)
@@ -64,14 +64,14 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 		all = append(all, p.Settings.ClaimsWithoutNRI(len(pass.Plan.Claims), p.States.nriErr)...)
 	}
 	uses := claimuse.Node{Claims: pass.Input.Claims, Assignments: pass.Plan.Assignments}
-	all = append(all, uses.Problems(p.Inventory)...)
+	all = append(all, uses.Problems(p.Objects)...)
 	all = append(all, p.cgroupProblems(p.Watch.Watcher().Flooding())...)
-	all = append(all, p.Inventory.RecordProblems(pass.Targets)...)
-	all = append(all, p.Auxiliary.Problems(p.Inventory)...)
+	all = append(all, p.Objects.RecordProblems(pass.Targets)...)
+	all = append(all, p.Auxiliary.Problems(p.Objects)...)
 	all = append(all, p.tuning.Problems()...)
 	all = append(all, p.Journal.Problems(p.Host.JournalFile)...)
 	all = append(all, p.Refusals.Problems()...)
-	all = append(all, p.Hints.Problems(p.Inventory, p.Now())...)
+	all = append(all, p.Hints.Problems(p.Objects, p.Now())...)
 	if p.Host.CPUManager != nil {
 		all = append(all, p.Kubelet.Problems(!p.Settings.Config.PlacesPods() || !pass.Planned || p.States.HasNRI())...)
 	}
@@ -85,7 +85,7 @@ func (p *Publisher) Problems(pass *planning.Pass) []pools.Problem {
 func (p *Publisher) cgroupProblems(flooding []cgroup.Path) (all []pools.Problem) {
 	add := func(at cgroup.Path, r pools.Reason) {
 		found := pools.Problem{Reason: r}
-		p.Inventory.NameOwner(&found, at)
+		p.Objects.NameOwner(&found, at)
 		all = append(all, found)
 	}
 	p.Backoffs.Problems(p.Now(), add)

@@ -49,7 +49,7 @@ type Sources struct {
 	Now        func() time.Time
 	Notify     *service.Notifier
 	Settings   *desired.Settings
-	Inventory  *inventory.Inventory
+	Objects    *inventory.Objects
 	Cache      *kernelstate.Cache
 	Journal    *undo.Journal
 	Auxiliary  *auxiliary.Cgroups
@@ -100,7 +100,7 @@ type Publisher struct {
 // New returns a Publisher that has published nothing.
 func New(s Sources) *Publisher {
 	p := &Publisher{
-		Sources: s, States: &States{log: s.Log}, Exposures: exposure.New(s.Inventory, s.Cache, s.Host.Cgroups.Usage, s.Host.Units != nil),
+		Sources: s, States: &States{log: s.Log}, Exposures: exposure.New(s.Objects, s.Cache, s.Host.Cgroups.Usage, s.Host.Units != nil),
 		history: view.NewHistoryLog(s.Now), auditor: auditor.New(),
 	}
 	p.Live = liveaudit.New(s.Log, func(at string) bool { return p.CgroupExists(at) }, s.Now, s.Refresh)
@@ -108,7 +108,7 @@ func New(s Sources) *Publisher {
 	if s.Host.RunDir != "" && !s.Host.Observes {
 		write = appcpus.NewWriter(s.Host.RunDir).Write
 	}
-	p.Files = appfiles.New(appfiles.Sources{Settings: s.Settings, Inventory: s.Inventory, Cache: s.Cache, Log: s.Log, CRIO: s.Host.CRIO != nil}, write)
+	p.Files = appfiles.New(appfiles.Sources{Settings: s.Settings, Objects: s.Objects, Cache: s.Cache, Log: s.Log, CRIO: s.Host.CRIO != nil}, write)
 	return p
 }
 
@@ -180,7 +180,7 @@ func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	if pass.Planned {
 		p.noteReady(pass, now)
 		p.showAudits(pass)
-		p.tuning.Set(p.Settings, pass.Owners, p.Inventory, &p.Others, p.Host.Possible)
+		p.tuning.Set(p.Settings, pass.Owners, p.Objects, &p.Others, p.Host.Possible)
 	}
 	v := p.view(pass)
 	p.history.NoteSources(v.Sources)
@@ -188,7 +188,7 @@ func (p *Publisher) Publish(pass *planning.Pass, now time.Time) {
 	p.latest.Store(&view.Snapshot{
 		Decision: pass.Decision, View: v, History: p.history.Snapshot(), Settings: *p.Settings, Planned: pass.Planned,
 		Deferred: pass.Deferred, Faults: p.faults, Problems: p.problems, Began: pass.Began,
-		Config: p.States.ConfigErr(), Observes: p.Host.Observes, Owed: len(p.unwritten), System: p.Others.SystemPartition(p.Inventory),
+		Config: p.States.ConfigErr(), Observes: p.Host.Observes, Owed: len(p.unwritten), System: p.Others.SystemPartition(p.Objects),
 	})
 	if p.cluster != nil && pass.Planned {
 		p.cluster.Show(p.ClusterState(pass))
@@ -204,7 +204,7 @@ func (p *Publisher) noteReady(pass *planning.Pass, now time.Time) {
 	}
 	p.ready = true
 	p.history.Add(history.Event{Kind: history.Ready})
-	pods, containers := p.Inventory.Len()
+	pods, containers := p.Objects.Len()
 	p.Log.Info("ready", "pods", pods, "containers", containers)
 	p.Notify.Ready()
 }
@@ -214,7 +214,7 @@ func (p *Publisher) IsReady() bool { return p.ready }
 
 // node returns the state from which cluster and metrics derive their values.
 func (p *Publisher) node(pass *planning.Pass) view.Node {
-	return view.Node{Settings: p.Settings, Plan: &pass.Plan, Planned: pass.Planned, Inventory: p.Inventory, Lost: p.Partitions.Lost()}
+	return view.Node{Settings: p.Settings, Plan: &pass.Plan, Planned: pass.Planned, Objects: p.Objects, Lost: p.Partitions.Lost()}
 }
 
 // ClusterState returns the state that the cluster sees after a pass.

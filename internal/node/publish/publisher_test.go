@@ -61,16 +61,16 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	}
 	h.Observes, h.RunDir = observe, ""
 	log, m, journal := w.node.Logger(), inventory.New(h.Driver), undo.Document{}.Journal()
-	cache, backoffs, inPods := kernelstate.New(h.Cgroups.Reader(), log), retry.New(), auxiliary.New(h.Driver)
+	objects, cache, backoffs, inPods := m.Objects(), kernelstate.New(h.Cgroups.Reader(), log), retry.New(), auxiliary.New(h.Driver)
 	facts := &planning.New(planning.Sources{Journal: journal}, "").Facts
 	s := publish.Sources{
-		Facts: facts, Host: &h, Log: log, Now: func() time.Time { return w.now }, Notify: notify, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: backoffs,
-		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Inventory: m, Others: &facts.Others, Cache: cache,
+		Facts: facts, Host: &h, Log: log, Now: func() time.Time { return w.now }, Notify: notify, Settings: settings, Objects: objects, Cache: cache, Journal: journal, Auxiliary: inPods, Backoffs: backoffs,
+		Partitions: partition.New(partition.Sources{Host: &h, Log: log, Settings: settings, Objects: objects, Others: &facts.Others, Cache: cache,
 			Memory: h.Cgroups.PartitionMemory(), Backoffs: backoffs, Journal: journal, Quiet: facts.Quiet}),
 		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
-		Drifts: drift.New(drift.Sources{Inventory: m, Cache: cache, Originals: journal.Originals, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
+		Drifts: drift.New(drift.Sources{Objects: objects, Cache: cache, Originals: journal.Originals, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
-		Refusals: refusal.New(m, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
+		Refusals: refusal.New(objects, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
 	}
 	w.Publisher = publish.New(s)
 
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 	w.pass.Plan = pools.Plan{Shared: settings.Pools.Shared, Pods: []pools.PodPlan{{UID: "u", Namespace: "ran", Name: "du",
 		Containers: []pools.Placement{{ID: id, Name: "app", Pool: pools.Guaranteed, Exclusive: true, CPUs: cpuset.Range(4, 5)}}}}}
 	w.pass.Owners = []desired.Owner{{Pod: "ran/du", Name: "app", ID: id, CPUs: cpuset.Range(4, 5)}}
-	cache.Refresh(w.pass.Targets, m)
+	cache.Refresh(w.pass.Targets, objects)
 	return w
 }
 
@@ -99,7 +99,7 @@ func (w *world) write(cpus string) cgroup.Write {
 	made := cgroup.Write{Path: w.path, Property: cgroup.FileCPUs, Value: cpus, Via: cgroup.File}
 	err := w.Host.Cgroups.Apply(made)
 	w.Cache.NoteWrite(made, err)
-	w.Cache.Refresh(w.pass.Targets, w.Inventory)
+	w.Cache.Refresh(w.pass.Targets, w.Objects)
 	w.Count(made, err)
 	return made
 }

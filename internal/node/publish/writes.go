@@ -8,7 +8,7 @@ import (
 // Count counts a write, and adds it to the log and to the history.
 func (p *Publisher) Count(w cgroup.Write, err error) {
 	p.counts.AddWrite(w, err)
-	p.history.AddWrite(p.Inventory, w, err)
+	p.history.AddWrite(p.Objects, w, err)
 	switch {
 	case err == nil:
 		p.Log.Info("wrote", "write", w)

@@ -82,7 +82,7 @@ func TestClaims(t *testing.T) {
 					m.PutPod(lookup.PodStatus{Pod: pod})
 					m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: name, PodID: uid, Name: name, State: cri.Running,
 						CgroupsPath: slice + ":cri-containerd:" + name, Requested: requested}})
-					kernel[m.Container(name).Path] = cpus
+					kernel[m.Objects().Container(name).Path] = cpus
 				}
 				if c.app != "" {
 					put("kubepods-podu.slice", "u", "app", c.app, nodefixture.WholeCPUs(2))
@@ -106,10 +106,11 @@ func TestClaims(t *testing.T) {
 				c.later = c.start
 			}
 			s := desired.Settings{Pools: p}
-			if d := cmp.Diff(c.start, texts(recovery.Assignments(start(), read, held, claims, &s))); d != "" {
+			if d := cmp.Diff(c.start, texts(recovery.Assignments(start().Objects(), read, held, claims, &s))); d != "" {
 				t.Errorf("at the start (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(c.later, texts(recovery.Late(start(), read, held, claims, &s))); d != "" {
+			m := start()
+			if d := cmp.Diff(c.later, texts(recovery.Late(m.Objects(), m.TakeUnrecovered(), read, held, claims, &s))); d != "" {
 				t.Errorf("later (-want +got):\n%s", d)
 			}
 		})
@@ -149,7 +150,7 @@ func TestClaimsOfAnEarlierBoot(t *testing.T) {
 		"claim 1; u/app 6-7": {ofClaim},
 		"claim 1; x/other 4": {ofClaim, ofPod}, // the journal knows all owners
 	} {
-		if d := cmp.Diff(want, texts(recovery.Assignments(m, read, journal, nil, &s))); d != "" {
+		if d := cmp.Diff(want, texts(recovery.Assignments(m.Objects(), read, journal, nil, &s))); d != "" {
 			t.Errorf("assignments (-want +got):\n%s", d)
 		}
 	}

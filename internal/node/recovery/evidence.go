@@ -47,7 +47,7 @@ type instance struct {
 }
 
 // collect reads all facts, and returns the instances that may have exclusive CPUs.
-func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, claims []pools.Claim, s *desired.Settings) (*evidence, []instance) {
+func collect(m *inventory.Objects, read func(cgroup.Path) (cgroup.State, error), journal, held []pools.Assignment, claims []pools.Claim, s *desired.Settings) (*evidence, []instance) {
 	e := &evidence{pools: s.Pools, journal: make(map[pools.Key]cpuset.Set, len(journal)), podLevel: make(map[string]bool), held: held, claimed: claimed(held)}
 	sharers := make(map[pools.Key]bool)
 	ofPod := make(map[string]cpuset.Set) // in the journal, by UID
@@ -79,8 +79,8 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	}
 	var all []instance
 	for c := range m.Containers() {
-		pod := m.PodOf(c)
-		i := containerInstance(m, c, pod, state(c.Path), len(e.journal) > 0, s)
+		pod := c.Pod()
+		i := containerInstance(c, pod, state(c.Path), len(e.journal) > 0, s)
 		e.addSet(i.owner, i.kernel)
 		if m.IsAwaited(cgroup.Target{Container: c.Container.ID}) {
 			e.addSet(i.owner, i.recorded)
@@ -96,7 +96,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		if sharers[i.owner] || e.podLevel[uid] && e.journal[i.owner].IsEmpty() && !set.IsEmpty() && set.IsSubsetOf(ofPod[uid]) {
 			continue // it runs on the CPUs of its pod
 		}
-		if m.MayBeExclusive(c) {
+		if c.MayBeExclusive() {
 			all = append(all, i)
 		} else if pod != nil {
 			e.shared = e.shared.Union(i.runsOn)
@@ -108,7 +108,7 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 		e.shared = e.shared.Union(set)
 	}
 	for _, spec := range s.Pools.Units {
-		u := m.Unit(spec.Name)
+		u := m.Units().Get(spec.Name)
 		if u == nil {
 			continue
 		}
@@ -124,9 +124,9 @@ func collect(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error
 	return e, all
 }
 
-func containerInstance(m *inventory.Inventory, c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, s *desired.Settings) instance {
+func containerInstance(c *inventory.Container, pod *inventory.Pod, now cgroup.State, hasJournal bool, s *desired.Settings) instance {
 	i := instance{
-		owner: m.KeyOf(c), requested: c.Request().ExclusiveCPUs(), unread: c.IsUnread(), partition: now.Partition.Valid(),
+		owner: c.Key(), requested: c.Request().ExclusiveCPUs(), unread: c.IsUnread(), partition: now.Partition.Valid(),
 		kernel: now.CPUs, runsOn: now.CPUs, recorded: c.Recorded, created: c.Container.CreatedAt.UnixNano(),
 	}
 	neverStarted := c.Container.State == cri.Created && pod != nil && !pod.Pod.Ready

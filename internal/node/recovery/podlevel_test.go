@@ -40,18 +40,18 @@ func TestPodLevel(t *testing.T) {
 			const slice = "kubepods-podu.slice"
 			m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: slice, CgroupsPath: slice + ":cri-containerd:p",
 				Resources: nodefixture.WholeCPUs(3)}})
-			states := map[cgroup.Path]cgroup.State{m.Pod("p").Pause: {CPUs: tc.pools.Shared.Difference(cpuset.Range(4, 6)), Quota: -1}}
+			states := map[cgroup.Path]cgroup.State{m.Objects().Pod("p").Pause: {CPUs: tc.pools.Shared.Difference(cpuset.Range(4, 6)), Quota: -1}}
 			if tc.set.Equal(tc.pools.Shared) {
-				states[m.Pod("p").Pause] = cgroup.State{CPUs: tc.set, Quota: -1}
+				states[m.Objects().Pod("p").Pause] = cgroup.State{CPUs: tc.set, Quota: -1}
 			}
 			for _, id := range []string{"a", "b"} {
 				m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: id, State: cri.Running,
 					CgroupsPath: slice + ":cri-containerd:" + id, Requested: nodefixture.WholeCPUs(3), Recorded: cri.Resources{CPUs: tc.set.String()}}})
-				states[m.Container(id).Path] = cgroup.State{CPUs: tc.set, Quota: -1}
+				states[m.Objects().Container(id).Path] = cgroup.State{CPUs: tc.set, Quota: -1}
 			}
 			got := make(map[pools.Key]cpuset.Set)
 			sharers := 0
-			for _, a := range recovery.Assignments(m, func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }, tc.journal, nil, &desired.Settings{Pools: tc.pools}) {
+			for _, a := range recovery.Assignments(m.Objects(), func(p cgroup.Path) (cgroup.State, error) { return states[p], nil }, tc.journal, nil, &desired.Settings{Pools: tc.pools}) {
 				got[a.Key] = a.CPUs
 				sharers += len(a.Sharers)
 			}

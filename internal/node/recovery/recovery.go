@@ -14,7 +14,7 @@ import (
 // Assignments returns the exclusive CPUs of the containers and units of a running node. CPUs
 // in the journal that no container has found stay with their owner. Assignments of ResourceClaims are
 // as in the journal, which is their only source. claims are all prepared claims.
-func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
+func Assignments(m *inventory.Objects, read func(cgroup.Path) (cgroup.State, error), journal []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
 	e, instances := collect(m, read, journal, journal, claims, s)
 	found := e.assign(instances)
 	out := make([]pools.Assignment, 0, len(found))
@@ -41,13 +41,11 @@ func Assignments(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, e
 	return out
 }
 
-// Late returns held with the CPUs of late containers and units. They existed before the
-// daemon started, but Assignments did not see them: their description failed, or the
-// configuration did not name them. Each keeps its CPUs unless another owner holds them now.
-// claims are all prepared claims.
-func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
-	containers, units := m.TakeUnrecovered()
-	if len(containers)+len(units) == 0 {
+// Late returns held with the CPUs of late owners. They existed before the daemon started, but
+// Assignments did not see them: their description failed, or the configuration did not name
+// them. Each keeps its CPUs unless another owner holds them now. claims are all prepared claims.
+func Late(m *inventory.Objects, owners []pools.Key, read func(cgroup.Path) (cgroup.State, error), held []pools.Assignment, claims []pools.Claim, s *desired.Settings) []pools.Assignment {
+	if len(owners) == 0 {
 		return held
 	}
 	isOwner := make(map[pools.Key]bool, len(held))
@@ -57,13 +55,8 @@ func Late(m *inventory.Inventory, read func(cgroup.Path) (cgroup.State, error), 
 		taken = taken.Union(a.CPUs, a.Away)
 	}
 	late := make(map[pools.Key]bool)
-	for _, k := range units {
+	for _, k := range owners {
 		if !isOwner[k] {
-			late[k] = true
-		}
-	}
-	for _, c := range containers {
-		if k := m.KeyOf(c); !isOwner[k] && m.MayBeExclusive(c) {
 			late[k] = true
 		}
 	}

@@ -41,7 +41,7 @@ func TestSources(t *testing.T) {
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: "p", Name: name, State: state,
 			CgroupsPath: slice + ":cri-containerd:" + id, Recorded: cri.Resources{CPUs: recorded}}})
 		if inKernel != "" {
-			kernel[m.Container(id).Path] = inKernel
+			kernel[m.Objects().Container(id).Path] = inKernel
 		}
 	}
 	put("c1", "drifted", cri.Running, "4-5", "6-7")
@@ -67,7 +67,7 @@ func TestSources(t *testing.T) {
 		{Key: pools.Key{PodUID: "u", Container: "resting"}, CPUs: cpuset.Of(9)},
 	}
 	got := make(map[string]string)
-	for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
+	for _, a := range recovery.Assignments(m.Objects(), read, journal, nil, &desired.Settings{Pools: pools.Pools{Guaranteed: cpuset.Range(4, 11)}}) {
 		got[a.Container] += a.CPUs.String()
 	}
 	want := map[string]string{"drifted": "4-5", "starting": "6", "again": "8", "resting": "9"}
@@ -94,13 +94,13 @@ func TestEarlierInstance(t *testing.T) {
 			m.PutContainer(lookup.ContainerStatus{Container: c})
 		}
 		read := func(p cgroup.Path) (cgroup.State, error) {
-			if p == m.Container("c2").Path && tc.state == cri.Running {
+			if p == m.Objects().Container("c2").Path && tc.state == cri.Running {
 				return cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}, nil
 			}
 			return cgroup.State{}, cgroup.ErrGone
 		}
 		got := ""
-		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: fixedPools()}) {
+		for _, a := range recovery.Assignments(m.Objects(), read, nil, nil, &desired.Settings{Pools: fixedPools()}) {
 			got += a.CPUs.String()
 		}
 		if got != tc.want {
@@ -122,15 +122,15 @@ func TestPartition(t *testing.T) {
 	read := func(p cgroup.Path) (cgroup.State, error) {
 		reads[p]++
 		switch p {
-		case m.Container("parted").Path:
+		case m.Objects().Container("parted").Path:
 			return cgroup.State{Path: p, CPUs: cpuset.Of(4, 5), Partition: cgroup.PartitionState{Type: cgroup.RootPartition}}, nil
-		case m.Container("not").Path:
+		case m.Objects().Container("not").Path:
 			return cgroup.State{Path: p, CPUs: cpuset.Of(6, 7)}, nil
 		}
 		return cgroup.State{}, cgroup.ErrGone
 	}
 	of := pools.Pools{FromShared: true, Floor: 3, Infra: "management", Shared: cpuset.Range(2, 7), Guaranteed: cpuset.Range(2, 7)}
-	got := recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of})
+	got := recovery.Assignments(m.Objects(), read, nil, nil, &desired.Settings{Pools: of})
 	want := []pools.Assignment{{Key: pools.Key{PodUID: "u", Container: "parted"}, CPUs: cpuset.Of(4, 5)}}
 	if d := cmp.Diff(want, got, cmp.Comparer(cpuset.Set.Equal)); d != "" {
 		t.Errorf("assignments (-want +got):\n%s", d)
@@ -163,7 +163,7 @@ func TestCreatedContainer(t *testing.T) {
 			Recorded: cri.Resources{CPUs: recorded}, Requested: cri.Resources{Shares: 102}}})
 		m.PutUnit(lookup.UnitStatus{Name: name, Unit: systemd.Unit{Name: name, Path: "system.slice/" + name}})
 		got := ""
-		for _, a := range recovery.Assignments(m, read, nil, nil, &desired.Settings{Pools: of}) {
+		for _, a := range recovery.Assignments(m.Objects(), read, nil, nil, &desired.Settings{Pools: of}) {
 			got += a.CPUs.String()
 		}
 		if got != want {
@@ -192,10 +192,10 @@ func TestReservedCPUs(t *testing.T) {
 			held := []pools.Assignment{{Key: pools.Key{PodUID: "u"}, CPUs: parsed(t, tc.reserved), Away: parsed(t, tc.away)}}
 			for when, recovered := range map[string]func(*inventory.Inventory) []pools.Assignment{
 				"start": func(m *inventory.Inventory) []pools.Assignment {
-					return recovery.Assignments(m, read, held, nil, &desired.Settings{Pools: of})
+					return recovery.Assignments(m.Objects(), read, held, nil, &desired.Settings{Pools: of})
 				},
 				"later": func(m *inventory.Inventory) []pools.Assignment {
-					return recovery.Late(m, read, held, nil, &desired.Settings{Pools: of})
+					return recovery.Late(m.Objects(), m.TakeUnrecovered(), read, held, nil, &desired.Settings{Pools: of})
 				},
 			} {
 				m := inventory.New(cgroup.DriverSystemd)
@@ -272,7 +272,7 @@ func TestRefusedContainers(t *testing.T) {
 				if o.partition {
 					st.Partition.Type = cgroup.RootPartition
 				}
-				states[m.Container(id).Path] = st
+				states[m.Objects().Container(id).Path] = st
 			}
 			var journal []pools.Assignment
 			if tc.held != "" {
@@ -284,7 +284,7 @@ func TestRefusedContainers(t *testing.T) {
 				of.Mixed = pools.Mixed{Shared: true, Namespaces: []string{tc.mixed}}
 			}
 			var got string
-			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: of}) {
+			for _, a := range recovery.Assignments(m.Objects(), read, journal, nil, &desired.Settings{Pools: of}) {
 				switch {
 				case a.PodUID == "":
 					got = a.CPUs.String()
@@ -326,19 +326,19 @@ func TestLate(t *testing.T) {
 			m := late()
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				st := cgroup.State{Path: p, CPUs: cpuset.Range(2, 3)}
-				if p == m.Container("c").Path {
+				if p == m.Objects().Container("c").Path {
 					st.CPUs = cpuset.Range(6, 7)
 				}
 				return st, nil
 			}
 			s := desired.Settings{Pools: p}
 			other := pools.Assignment{Key: pools.Key{PodUID: "x", Container: "app"}, CPUs: cpuset.Of(4)}
-			got := recovery.Late(m, read, []pools.Assignment{other}, nil, &s)
+			got := recovery.Late(m.Objects(), m.TakeUnrecovered(), read, []pools.Assignment{other}, nil, &s)
 			if len(got) != 2 || got[1].Key != (pools.Key{PodUID: "u", Container: "app"}) || got[1].CPUs.String() != "6-7" {
 				t.Errorf("assignments = %v; want 6-7 for u/app", got)
 			}
-			other.CPUs = cpuset.Of(6)
-			if got := recovery.Late(late(), read, []pools.Assignment{other}, nil, &s); len(got) != 1 {
+			m, other.CPUs = late(), cpuset.Of(6)
+			if got := recovery.Late(m.Objects(), m.TakeUnrecovered(), read, []pools.Assignment{other}, nil, &s); len(got) != 1 {
 				t.Errorf("assignments = %v; want CPU 6 with its owner only", got)
 			}
 		})
@@ -408,9 +408,9 @@ func TestRules(t *testing.T) {
 			read := func(p cgroup.Path) (cgroup.State, error) {
 				text := tc.other
 				switch {
-				case p == m.Container("c").Path:
+				case p == m.Objects().Container("c").Path:
 					text = tc.kernel
-				case tc.besteffort != "" && p == m.Container("d").Path:
+				case tc.besteffort != "" && p == m.Objects().Container("d").Path:
 					text = tc.besteffort
 				}
 				cpus, err := cpuset.Parse(text)
@@ -432,7 +432,7 @@ func TestRules(t *testing.T) {
 			if tc.infra {
 				p.Partitions, p.Infra = []pools.Partition{{Type: "management", CPUs: cpuset.Range(0, 1)}}, "management"
 			}
-			for _, a := range recovery.Assignments(m, read, journal, nil, &desired.Settings{Pools: p}) {
+			for _, a := range recovery.Assignments(m.Objects(), read, journal, nil, &desired.Settings{Pools: p}) {
 				got = append(got, a.CPUs.String())
 			}
 			if fmt.Sprint(got) != fmt.Sprint(strings.Fields(tc.want)) {

@@ -18,9 +18,9 @@ import (
 // Log holds the containers and units that are refused now, the containers that are not created, and
 // the number of refusals by code.
 type Log struct {
-	inventory *inventory.Inventory
-	hints     *numahints.Hints
-	log       *slog.Logger
+	objects *inventory.Objects
+	hints   *numahints.Hints
+	log     *slog.Logger
 
 	current map[Key]refused
 	total   map[string]uint64
@@ -36,8 +36,8 @@ type Key struct {
 }
 
 // New returns a Log without refusals.
-func New(m *inventory.Inventory, h *numahints.Hints, log *slog.Logger) *Log {
-	return &Log{inventory: m, hints: h, log: log,
+func New(m *inventory.Objects, h *numahints.Hints, log *slog.Logger) *Log {
+	return &Log{objects: m, hints: h, log: log,
 		current: make(map[Key]refused), total: make(map[string]uint64), notCreated: make(map[pools.Key]pools.Problem)}
 }
 
@@ -68,14 +68,14 @@ func refusedIn(p pools.Plan) []refused {
 func (r *Log) Note(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 	still := make(map[Key]bool)
 	for key := range r.notCreated {
-		if r.inventory.PodByUID(key.PodUID) != nil && !r.inventory.HasInstance(key) {
+		if r.objects.PodByUID(key.PodUID) != nil && !r.objects.HasInstance(key) {
 			still[Key{Key: key}] = true
 		} else {
 			delete(r.notCreated, key)
 		}
 	}
 	for _, x := range refusedIn(p) {
-		if e := r.inventory.Container(x.key.ID); e != nil && e.IsAsked() {
+		if e := r.objects.Container(x.key.ID); e != nil && e.IsAsked() {
 			continue // NoteUncreated records it
 		}
 		still[x.key] = true
@@ -146,7 +146,7 @@ const StopRetryDelay = 5 * time.Second
 // container, which may have begun its work. The kubelet restarts stopped ones with growing delays.
 func (r *Log) decideStops(p pools.Plan, fail bool, now time.Time) (toStop []Key) {
 	for pod, c := range p.Containers() {
-		e := r.inventory.Container(c.ID)
+		e := r.objects.Container(c.ID)
 		if e == nil || c.State != pools.Running {
 			continue
 		}
@@ -162,7 +162,7 @@ func (r *Log) decideStops(p pools.Plan, fail bool, now time.Time) (toStop []Key)
 
 // NextStop calls earlier with the times at which failed stops are due again.
 func (r *Log) NextStop(earlier func(time.Time)) {
-	for e := range r.inventory.Containers() {
+	for e := range r.objects.Containers() {
 		if at, toStop := e.NextStop(); toStop {
 			earlier(at)
 		}
@@ -171,7 +171,7 @@ func (r *Log) NextStop(earlier func(time.Time)) {
 
 // NoteStop records a stop. After an error Note returns the container again in time.
 func (r *Log) NoteStop(k Key, err error, now time.Time) {
-	if e := r.inventory.Container(k.ID); e != nil {
+	if e := r.objects.Container(k.ID); e != nil {
 		e.NoteStop(err, now.Add(StopRetryDelay))
 	}
 	if err != nil {

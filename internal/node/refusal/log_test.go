@@ -21,7 +21,7 @@ var start = time.Unix(1000, 0)
 
 func newLog() (*refusal.Log, *inventory.Inventory) {
 	m := inventory.New(cgroup.DriverSystemd)
-	return refusal.New(m, numahints.New(nil), slog.New(slog.DiscardHandler)), m
+	return refusal.New(m.Objects(), numahints.New(nil), slog.New(slog.DiscardHandler)), m
 }
 
 // plan returns a plan that refuses the container of each of the pods, whose ids are their UIDs.
@@ -140,7 +140,7 @@ func TestRefusedResize(t *testing.T) {
 		l, m := newLog()
 		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: "1", Name: "app"}})
 		pod := plan(pools.Running, "u").Pods[0]
-		err := l.NoteResize(&pod, m.Container("1"), 3, &allocate.Refusal{Code: "TooFew", Why: "2 are free"}, c.has)
+		err := l.NoteResize(&pod, m.Objects().Container("1"), 3, &allocate.Refusal{Code: "TooFew", Why: "2 are free"}, c.has)
 		if want := "cpupoold: default/u, container app: resize to 3 exclusive CPUs: TooFew: 2 are free; " + c.want; err == nil || err.Error() != want {
 			t.Errorf("%s: %v; want %s", name, err, want)
 		}

@@ -81,10 +81,10 @@ func (w *world) runs(id, cpus string) cgroup.Path {
 	c := container(id, "")
 	c.State, c.Recorded.CPUs = cri.Running, cpus
 	w.inventory.PutContainer(lookup.ContainerStatus{Container: c})
-	e := w.inventory.Container(id)
+	e := w.inventory.Objects().Container(id)
 	w.states[e.Path] = cgroup.State{Path: e.Path, CPUs: set, Effective: set, HasCPUSet: true, Populated: true}
 	w.cache.SetRecord(e.Path, e.Record())
-	if gone, errs := w.cache.Read([]cgroup.Target{{Path: e.Path, Container: id, CPUs: set}}, w.inventory); len(gone)+len(errs) > 0 {
+	if gone, errs := w.cache.Read([]cgroup.Target{{Path: e.Path, Container: id, CPUs: set}}, w.inventory.Objects()); len(gone)+len(errs) > 0 {
 		w.t.Fatal(gone, errs)
 	}
 	return e.Path

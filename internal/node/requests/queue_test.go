@@ -53,7 +53,7 @@ func TestCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			a := w.create("c", c.plugin)
-			if w.NextCreate() != a || w.IsEmpty() || !w.inventory.Container("c").IsAsked() {
+			if w.NextCreate() != a || w.IsEmpty() || !w.inventory.Objects().Container("c").IsAsked() {
 				t.Fatal("the request is not in the queue, or its container is not in the inventory")
 			}
 			if c.cancel {
@@ -88,7 +88,7 @@ func TestCreate(t *testing.T) {
 			if held := !w.HeldUntil().IsZero(); held != c.held {
 				t.Errorf("held: %t; want %t", held, c.held)
 			}
-			e := w.inventory.Container("c")
+			e := w.inventory.Objects().Container("c")
 			if (e != nil) != c.known || c.canceled != nil && e != nil && e.IsAsked() {
 				t.Errorf("the inventory knows %+v; want %t", e, c.known)
 			}
@@ -214,16 +214,16 @@ func TestAllow(t *testing.T) {
 	w.inventory.SetNRI(true)
 	created := w.create("c", "")
 	w.Accept(created, reply, w.now)
-	w.inventory.Container("c").Answer(cpuset.Range(2, 3), cpuset.Set{})
+	w.inventory.Objects().Container("c").Answer(cpuset.Range(2, 3), cpuset.Set{})
 	a := requests.NewStart("c", w.now, w.canceled)
 	if !w.AddStart(a) {
 		t.Error("an unconfirmed container is not fetched")
 	}
-	e := w.inventory.Container("c")
-	if !w.inventory.IsBeingMade(e) || w.cache.IsStale(e.Path) {
+	e := w.inventory.Objects().Container("c")
+	if !e.IsBeingMade() || w.cache.IsStale(e.Path) {
 		t.Error("the cgroup may be written before MarkStarting")
 	}
-	if w.MarkStarting(); w.inventory.IsBeingMade(e) || e.IsUnconfirmed() || !w.cache.IsStale(e.Path) {
+	if w.MarkStarting(); e.IsBeingMade() || e.IsUnconfirmed() || !w.cache.IsStale(e.Path) {
 		t.Error("the cgroup may not be written, or is not read, after MarkStarting")
 	}
 	asOf := w.inventory.Clock()

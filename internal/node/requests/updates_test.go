@@ -216,14 +216,14 @@ func TestKeep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			p := w.runs("c", "2-3")
-			if diff := cmp.Diff(c.want, w.Keep(w.inventory.Container("c"), c.p, c.asked, c.static)); diff != "" {
+			if diff := cmp.Diff(c.want, w.Keep(w.inventory.Objects().Container("c"), c.p, c.asked, c.static)); diff != "" {
 				t.Errorf("keeps (-want +got):\n%s", diff)
 			}
 			w.cache.NoteMissingUpdate(p, cpuset.Range(2, 3))
 			if c.p == nil || c.p.Pool == pools.Other || c.static {
 				return
 			}
-			if keep := w.Keep(w.inventory.Container("c"), c.p, cri.Resources{Shares: 1}, false); keep.CPUs != "2-3" {
+			if keep := w.Keep(w.inventory.Objects().Container("c"), c.p, cri.Resources{Shares: 1}, false); keep.CPUs != "2-3" {
 				t.Errorf("with an unknown record it keeps CPUs %q; want those of its cgroup", keep.CPUs)
 			}
 		})
@@ -258,7 +258,7 @@ func TestKeepSettledCPUs(t *testing.T) {
 			if c.write != "" {
 				w.cache.NoteSubmitted(cgroup.Write{Path: p, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: c.write})
 			}
-			if keep := w.Keep(w.inventory.Container("c"), nil, cri.Resources{CPUs: "0"}, false); keep.CPUs != c.want {
+			if keep := w.Keep(w.inventory.Objects().Container("c"), nil, cri.Resources{CPUs: "0"}, false); keep.CPUs != c.want {
 				t.Errorf("keeps CPUs %q; want %q", keep.CPUs, c.want)
 			}
 		})

@@ -81,7 +81,7 @@ type Query struct {
 func (a *Resizes) Due(now time.Time) []Query {
 	var all []Query
 	for id, r := range a.open {
-		e := a.inventory.Container(id)
+		e := a.inventory.Objects().Container(id)
 		switch {
 		case e == nil || e.Container.State == cri.Exited:
 			delete(a.open, id)
@@ -105,7 +105,7 @@ func (a *Resizes) Next(earlier func(time.Time)) {
 // Seen compares a record with the possible sizes, and corrects the size in the inventory. It
 // reports whether the record counts: it is complete, and no newer resize replaces this one.
 func (a *Resizes) Seen(q Query, s lookup.ContainerStatus, now time.Time) bool {
-	r, e := q.of, a.inventory.Container(q.ID)
+	r, e := q.of, a.inventory.Objects().Container(q.ID)
 	if r == nil || a.open[q.ID] != r || e == nil {
 		return false
 	}

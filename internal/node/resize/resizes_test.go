@@ -36,11 +36,11 @@ func (w *world) record(cpus int) lookup.ContainerStatus {
 
 // resize requests these numbers of CPUs, one after the other.
 func (w *world) resize(applied bool, cpus ...int) {
-	e := w.inventory.Container("1")
+	e := w.inventory.Objects().Container("1")
 	for _, n := range cpus {
-		before := w.inventory.SizeOf(e)
+		before := e.Size()
 		undo := w.inventory.Resize(e, nodefixture.WholeCPUs(n))
-		after := w.inventory.SizeOf(e)
+		after := e.Size()
 		if !applied {
 			undo()
 		}
@@ -68,7 +68,7 @@ func (w *world) isOpen() (is bool) {
 	return is
 }
 
-func (w *world) cpus() int { return int(w.inventory.Container("1").Request().Shares / 1024) }
+func (w *world) cpus() int { return int(w.inventory.Objects().Container("1").Request().Shares / 1024) }
 
 // TestRecordDecides checks that the record of the runtime decides which of several requests is in
 // force, as soon as no update can be in progress.

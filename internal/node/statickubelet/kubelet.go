@@ -65,7 +65,7 @@ func Fetch(ctx context.Context, h *hostenv.Host) (a Answer) {
 
 // Read returns the allocation of the kubelet for callers without an event loop. They
 // have no earlier allocation, so an unreadable state file is an error.
-func Read(ctx context.Context, h *hostenv.Host, m *inventory.Inventory) (k Kubelet, err error) {
+func Read(ctx context.Context, h *hostenv.Host, m *inventory.Objects) (k Kubelet, err error) {
 	if h.CPUManager == nil {
 		return k, nil
 	}
@@ -95,7 +95,7 @@ func (k *Kubelet) Next() time.Time { return k.retry }
 
 // Take records an answer. If only PodResources answers, CPUs that a container has released
 // are shared CPUs. If there is no answer, the last known allocation stays in force.
-func (k *Kubelet) Take(a Answer, m *inventory.Inventory, now time.Time) {
+func (k *Kubelet) Take(a Answer, m *inventory.Objects, now time.Time) {
 	k.asking, k.known = false, true
 	if k.err = a.stateErr; k.err == nil {
 		k.policy, k.shared = a.state.Policy, a.state.Default

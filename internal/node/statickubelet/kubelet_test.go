@@ -85,7 +85,7 @@ func TestStaticKubelet(t *testing.T) {
 				if a.listed != nil {
 					h.Devices = a.listed
 				}
-				k.Take(statickubelet.Fetch(t.Context(), &h), m, time.Now())
+				k.Take(statickubelet.Fetch(t.Context(), &h), m.Objects(), time.Now())
 			}
 			var held []string
 			for _, a := range k.Held() {
@@ -115,7 +115,7 @@ func TestKubeletProblems(t *testing.T) {
 		t.Errorf("before the first answer: %v", got)
 	}
 	h := hostenv.Host{CPUManager: &stateFile{state: podresources.CPUState{Policy: "static"}}}
-	k.Take(statickubelet.Fetch(t.Context(), &h), inventory.New(cgroup.DriverSystemd), time.Now())
+	k.Take(statickubelet.Fetch(t.Context(), &h), inventory.New(cgroup.DriverSystemd).Objects(), time.Now())
 	if got := k.Problems(false); len(got) != 1 || got[0].Code != "KubeletUnheard" {
 		t.Errorf("without NRI: %v", got)
 	}
@@ -128,7 +128,7 @@ func TestKubeletQuestions(t *testing.T) {
 	now := time.Now()
 	m := inventory.New(cgroup.DriverSystemd)
 	answer := func(err error) {
-		k.Take(statickubelet.Fetch(t.Context(), &hostenv.Host{CPUManager: &stateFile{err: err}}), m, now)
+		k.Take(statickubelet.Fetch(t.Context(), &hostenv.Host{CPUManager: &stateFile{err: err}}), m.Objects(), now)
 	}
 	if k.Ask(now) {
 		t.Error("asked before an event")
@@ -158,14 +158,14 @@ func TestKubeletQuestions(t *testing.T) {
 func TestReadKubelet(t *testing.T) {
 	torn := errors.New("torn")
 	m := inventory.New(cgroup.DriverSystemd)
-	if k, err := statickubelet.Read(t.Context(), &hostenv.Host{}, m); err != nil || k.IsKnown() {
+	if k, err := statickubelet.Read(t.Context(), &hostenv.Host{}, m.Objects()); err != nil || k.IsKnown() {
 		t.Errorf("without a static kubelet: %v", err)
 	}
-	if _, err := statickubelet.Read(t.Context(), &hostenv.Host{CPUManager: &stateFile{}}, m); err != nil {
+	if _, err := statickubelet.Read(t.Context(), &hostenv.Host{CPUManager: &stateFile{}}, m.Objects()); err != nil {
 		t.Error(err)
 	}
 	h := hostenv.Host{CPUManager: &stateFile{err: torn}}
-	if _, err := statickubelet.Read(t.Context(), &h, m); !errors.Is(err, torn) || !errors.Is(err, podresources.ErrNoKubelet) {
+	if _, err := statickubelet.Read(t.Context(), &h, m.Objects()); !errors.Is(err, torn) || !errors.Is(err, podresources.ErrNoKubelet) {
 		t.Errorf("without any answer: %v", err)
 	}
 }

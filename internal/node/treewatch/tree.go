@@ -98,7 +98,7 @@ func (w *Tree) IsWatched(s cgroup.State) bool {
 
 // Update watches the targets and the slices of pods. With lists, it also watches the exclusive
 // lists of the slices and their parents, which can prevent partitions. It watches more, too.
-func (w *Tree) Update(targets []cgroup.Target, m *inventory.Inventory, lists bool, more ...cgroup.Path) {
+func (w *Tree) Update(targets []cgroup.Target, m *inventory.Objects, lists bool, more ...cgroup.Path) {
 	if w.watcher == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func (r answered) apply(u *Units, now time.Time) {
 
 // queue returns the key of the queue in which the jobs of a unit keep their order.
 func (u *Units) queue(name string) string {
-	if e := u.Inventory.Unit(name); e != nil && e.Unit.Path != "" {
+	if e := u.known.Get(name); e != nil && e.Unit.Path != "" {
 		return string(e.Unit.Path)
 	}
 	return name
@@ -107,7 +107,7 @@ func (u *Units) Note(e lookup.UnitStatus, now time.Time) {
 		return
 	}
 	if e.Err != nil {
-		if old := u.Inventory.Unit(e.Name); old == nil || old.Err == nil {
+		if old := u.known.Get(e.Name); old == nil || old.Err == nil {
 			u.Log.Warn("read unit", "unit", e.Name, "error", e.Err)
 		}
 		u.askAt(e.Name, now.Add(retryInterval))
@@ -117,7 +117,7 @@ func (u *Units) Note(e lookup.UnitStatus, now time.Time) {
 		return
 	}
 	u.Inventory.PutUnit(e)
-	unit := u.Inventory.Unit(e.Name)
+	unit := u.known.Get(e.Name)
 	u.Cache.SetRecord(unit.Unit.Path, unit.Record())
 }
 
@@ -129,10 +129,10 @@ func (u *Units) forget() {
 // Scopes holds the questions about unknown systemd properties of containers. Their scopes have
 // started since the runtime created them.
 type Scopes struct {
-	inventory *inventory.Inventory
-	cache     *kernelstate.Cache
-	asked     map[cgroup.Path]bool // since the last listing
-	awaited   map[cgroup.Path]bool // without an answer
+	objects *inventory.Objects
+	cache   *kernelstate.Cache
+	asked   map[cgroup.Path]bool // since the last listing
+	awaited map[cgroup.Path]bool // without an answer
 }
 
 // Ask returns the cgroups that need a new fetch of their properties now.
@@ -143,7 +143,7 @@ func (s *Scopes) Ask(want []cgroup.Target) (ask []cgroup.Path) {
 			continue
 		}
 		c := s.cache.Current(t.Path)
-		if !c.Exists || c.Unit.Known || s.inventory.IsAwaited(*t) || s.cache.Writes.IsBusy(t.Path) || s.asked[t.Path] {
+		if !c.Exists || c.Unit.Known || s.objects.IsAwaited(*t) || s.cache.Writes.IsBusy(t.Path) || s.asked[t.Path] {
 			continue
 		}
 		s.asked[t.Path], s.awaited[t.Path] = true, true

@@ -17,7 +17,7 @@ import (
 func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.Assignment {
 	names, placed := u.Settings.UnitNames(), u.placed()
 	maps.DeleteFunc(u.away, func(own string, _ bool) bool {
-		return u.Inventory.ConfiguredAs(placed, own) != "" // the unit exists or may come back, and gets CPUs
+		return u.known.ConfiguredAs(placed, own) != "" // the unit exists or may come back, and gets CPUs
 	})
 	var kept, left []pools.Assignment
 	for _, a := range assignments {
@@ -33,18 +33,18 @@ func (u *Units) Settle(assignments []pools.Assignment, now time.Time) []pools.As
 	}
 	for _, a := range left {
 		name := a.Container
-		own := u.Inventory.UnitName(name)
-		heir := u.Inventory.ConfiguredAs(placed, own)
+		own := u.known.NameOf(name)
+		heir := u.known.ConfiguredAs(placed, own)
 		switch {
 		case u.Host.Units == nil:
-		case u.Inventory.HasUnnamed([]string{name}):
+		case u.known.HasUnnamed([]string{name}):
 			if u.asks[name] == nil {
 				u.Ask(name, now)
 			}
 			u.leaving = append(u.leaving, a)
 		case heir != "":
 			kept = u.Settings.Inherit(kept, heir, a)
-		case u.Inventory.HasUnnamed(names), u.Journal.Originals.OfUnits()[own] != nil && !u.away[own]:
+		case u.known.HasUnnamed(names), u.Journal.Originals.OfUnits()[own] != nil && !u.away[own]:
 			u.leaving = append(u.leaving, a)
 		}
 	}
@@ -65,7 +65,7 @@ func (u *Units) Leaving() map[cgroup.Path]cpuset.Set {
 	all := make(map[cgroup.Path]cpuset.Set, len(u.leaving))
 	for _, a := range u.leaving {
 		var p cgroup.Path
-		if e := u.Inventory.Unit(a.Container); e != nil {
+		if e := u.known.Get(a.Container); e != nil {
 			p = e.Unit.Path
 		}
 		all[p] = all[p].Union(a.CPUs)

@@ -18,12 +18,12 @@ import (
 // contain aliases. So no unit is reverted before systemd has answered for each name of the
 // configuration.
 func (u *Units) Revert() {
-	if u.Host.Units == nil || !u.Journal.Safe() || u.Inventory.HasUnnamed(u.Settings.UnitNames()) {
+	if u.Host.Units == nil || !u.Journal.Safe() || u.known.HasUnnamed(u.Settings.UnitNames()) {
 		return
 	}
 	placed := u.placed()
 	for name, originals := range u.Journal.Originals.OfUnits() {
-		if u.reverting[name] || u.Inventory.ConfiguredAs(placed, name) != "" {
+		if u.reverting[name] || u.known.ConfiguredAs(placed, name) != "" {
 			continue
 		}
 		u.reverting[name] = true
@@ -98,11 +98,11 @@ type reverted struct {
 
 func (r reverted) apply(u *Units, now time.Time) {
 	u.Cache.Writes.EndRevert(r.path)
-	if name := u.Inventory.ConfiguredAs(u.Settings.UnitNames(), r.name); name != "" {
+	if name := u.known.ConfiguredAs(u.Settings.UnitNames(), r.name); name != "" {
 		u.Ask(name, now) // its properties may have changed, also after an error
 	}
 	switch {
-	case u.Inventory.ConfiguredAs(u.placed(), r.name) != "":
+	case u.known.ConfiguredAs(u.placed(), r.name) != "":
 		delete(u.reverting, r.name) // the configuration contains the unit again
 	case errors.Is(r.err, cgroup.ErrGone):
 		// The daemon's properties are still in systemd's runtime directory. They apply if

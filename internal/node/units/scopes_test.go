@@ -23,7 +23,7 @@ func TestScopes(t *testing.T) {
 	if ask := s.Ask(want); len(ask) > 0 || s.IsAnswered(p) {
 		t.Errorf("unread cgroups %v are asked for", ask)
 	}
-	w.Cache.Refresh(want, w.Inventory)
+	w.Cache.Refresh(want, w.Inventory.Objects())
 	write := cgroup.Write{Path: p, Container: id, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "2"}
 	w.Cache.NoteSubmitted(write)
 	if ask := s.Ask(want); len(ask) > 0 {

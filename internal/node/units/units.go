@@ -40,6 +40,7 @@ type Result interface{ apply(u *Units, now time.Time) }
 // Units holds the questions to systemd, and the units that lose their CPUs.
 type Units struct {
 	Sources
+	known       *inventory.Units
 	watched     watched
 	asks        map[string]*ask      // by unit name.
 	assignments []pools.Assignment   // in force.
@@ -52,7 +53,7 @@ type Units struct {
 
 // New returns a Units without questions.
 func New(s Sources) *Units {
-	return &Units{Sources: s, asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool), scopes: &Scopes{s.Inventory, s.Cache, make(map[cgroup.Path]bool), make(map[cgroup.Path]bool)}}
+	return &Units{Sources: s, known: s.Inventory.Objects().Units(), asks: make(map[string]*ask), reverting: make(map[string]bool), away: make(map[string]bool), scopes: &Scopes{s.Inventory.Objects(), s.Cache, make(map[cgroup.Path]bool), make(map[cgroup.Path]bool)}}
 }
 
 // Scopes returns the questions about the scopes of containers.
@@ -68,7 +69,7 @@ func (u *Units) Apply(r Result, now time.Time) {
 func (u *Units) Follow(ask bool, now time.Time) {
 	names := u.Settings.UnitNames()
 	for _, name := range names {
-		if ask && u.Inventory.Unit(name) == nil {
+		if ask && u.known.Get(name) == nil {
 			u.Ask(name, now)
 		}
 	}
@@ -103,7 +104,7 @@ func (u *Units) HostView() []telemetry.HostUnit {
 // If an administrator has set CPUs for a unit since, they replace the original.
 func (u *Units) NoteHosts() {
 	for _, v := range u.hosts {
-		e := u.Inventory.Unit(v.Name)
+		e := u.known.Get(v.Name)
 		switch {
 		case e == nil:
 		case v.State == hostslices.Confined && e.Unit.Known && !e.Unit.CPUs.IsEmpty():
@@ -122,6 +123,6 @@ func (u *Units) isUnmanagedHost(name string) bool {
 
 func (u *Units) placed() []string {
 	hosts := u.Settings.HostUnits()
-	isLeft := func(name string) bool { return !u.Inventory.CanPlace(name, hosts) }
+	isLeft := func(name string) bool { return !u.known.CanPlace(name, hosts) }
 	return slices.Concat(slices.DeleteFunc(u.Settings.PlacedNames(), isLeft), slices.DeleteFunc(slices.Clone(hosts), u.isUnmanagedHost))
 }

@@ -313,11 +313,11 @@ func TestSilentUnit(t *testing.T) {
 	if at := w.next(); !at.After(w.now) {
 		t.Errorf("next question at %v; want one later than %v", at, w.now)
 	}
-	if u := w.Inventory.Unit(du); u == nil || !u.Unit.CPUs.Equal(cpuset.Of(4, 5)) {
+	if u := w.Inventory.Objects().Units().Get(du); u == nil || !u.Unit.CPUs.Equal(cpuset.Of(4, 5)) {
 		t.Errorf("unit %+v; want the CPUs of the last answer", u)
 	}
 	w.Note(lookup.UnitStatus{Name: "other.service", Unit: systemd.Unit{Name: "other.service"}}, w.now)
-	if w.Inventory.Unit("other.service") != nil {
+	if w.Inventory.Objects().Units().Get("other.service") != nil {
 		t.Error("a unit is recorded that the configuration does not contain")
 	}
 	w.AskAll(w.next())

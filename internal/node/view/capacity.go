@@ -58,7 +58,7 @@ func (n Node) requested() map[telemetry.PoolName]int64 {
 			continue
 		}
 		shares := c.Shares
-		if e := n.Inventory.Container(c.ID); shares == 0 && e != nil {
+		if e := n.Objects.Container(c.ID); shares == 0 && e != nil {
 			shares = e.Container.Requested.Shares
 		}
 		sums[poolName(c.Pool, c.Type)] += requestOf(shares)

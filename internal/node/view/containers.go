@@ -40,7 +40,7 @@ func (n Node) Containers(paths map[string]cgroup.Path, isolation func(cpuset.Set
 	for _, u := range n.Plan.Units {
 		all = append(all, telemetry.Container{
 			PoolName: poolName(u.Pool, u.Type), Unit: true, Name: u.Name,
-			Reason: string(u.Reason.Code), Cgroup: string(paths[n.Inventory.UnitName(u.Name)]),
+			Reason: string(u.Reason.Code), Cgroup: string(paths[n.Objects.Units().NameOf(u.Name)]),
 		})
 	}
 	return all, mixed

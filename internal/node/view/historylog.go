@@ -40,7 +40,7 @@ func (c *HistoryLog) Add(e history.Event) {
 
 // AddAt adds an event of a cgroup. It names the container, pod or unit of the cgroup, unless
 // the event names a container.
-func (c *HistoryLog) AddAt(m *inventory.Inventory, at cgroup.Path, e history.Event) {
+func (c *HistoryLog) AddAt(m *inventory.Objects, at cgroup.Path, e history.Event) {
 	e.Cgroup = string(at)
 	if e.Container != "" {
 		c.Add(e)
@@ -48,7 +48,7 @@ func (c *HistoryLog) AddAt(m *inventory.Inventory, at cgroup.Path, e history.Eve
 	}
 	if ctr := m.ContainerAt(at); ctr != nil {
 		e.Container = ctr.Container.Name
-		if pod := m.PodOf(ctr); pod != nil {
+		if pod := ctr.Pod(); pod != nil {
 			e.Pod, e.PodUID = pod.Name(), pod.UID
 		}
 	} else if pod := m.PodAt(at); pod != nil {
@@ -57,13 +57,13 @@ func (c *HistoryLog) AddAt(m *inventory.Inventory, at cgroup.Path, e history.Eve
 			e.Container = pools.InfraName
 		}
 	} else {
-		e.Unit = m.UnitAt(at)
+		e.Unit = m.Units().At(at)
 	}
 	c.Add(e)
 }
 
 // AddWrite adds a write and its result.
-func (c *HistoryLog) AddWrite(m *inventory.Inventory, w cgroup.Write, err error) {
+func (c *HistoryLog) AddWrite(m *inventory.Objects, w cgroup.Write, err error) {
 	e := history.Event{Kind: history.Wrote, Via: string(w.Via), Property: w.Property, Value: w.Value, Cause: w.Reason}
 	switch {
 	case err == nil:

@@ -27,13 +27,13 @@ func BenchmarkNoteAt(b *testing.B) {
 		for _, name := range []string{"a", "b"} {
 			id := fmt.Sprintf("%064x", len(containers))
 			m.PutContainer(lookup.ContainerStatus{Container: cri.Container{ID: id, PodID: pod, Name: name, CgroupsPath: slice.Base() + ":cri-containerd:" + id}})
-			containers = append(containers, m.Container(id).Path)
+			containers = append(containers, m.Objects().Container(id).Path)
 		}
 	}
 	for name, paths := range map[string][]cgroup.Path{"container": containers, "slice": slices, "nobody": unknown} {
 		b.Run(name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				l.AddAt(m, paths[i%len(paths)], history.Event{Kind: history.Wrote, Property: cgroup.FileCPUs, Value: "4-5"})
+				l.AddAt(m.Objects(), paths[i%len(paths)], history.Event{Kind: history.Wrote, Property: cgroup.FileCPUs, Value: "4-5"})
 			}
 		})
 	}

@@ -20,11 +20,11 @@ const codeDepleted pools.Code = "SharedDepleted"
 
 // Node derives from a plan the state that the cluster and metrics show of the node.
 type Node struct {
-	Settings  *desired.Settings
-	Plan      *pools.Plan
-	Planned   bool // false: there is no plan yet
-	Inventory *inventory.Inventory
-	Lost      cpuset.Set // CPUs that are online and in no cgroup
+	Settings *desired.Settings
+	Plan     *pools.Plan
+	Planned  bool // false: there is no plan yet
+	Objects  *inventory.Objects
+	Lost     cpuset.Set // CPUs that are online and in no cgroup
 }
 
 func (n Node) shared() cpuset.Set {
@@ -74,7 +74,7 @@ func (n Node) pod(plan *pools.PodPlan) nodestatus.Pod {
 		}
 		counted := nodestatus.Container{Name: c.Name, Resource: resource, Presumed: c.Pool != pools.Management, Annotated: c.Shares > 0}
 		shares := c.Shares
-		if e := n.Inventory.Container(c.ID); e != nil && shares == 0 {
+		if e := n.Objects.Container(c.ID); e != nil && shares == 0 {
 			shares = e.Request().Shares
 		}
 		counted.Claimed = c.Pool == pools.Guaranteed && len(c.Claims) > 0
@@ -114,7 +114,7 @@ func (n Node) ofPod(uid string) pools.Assignment {
 // the shares of the pod to each container without a request, so together these have the part
 // of the pod's total that no other container requests. The first one gets this part.
 func (n Node) divide(pod *nodestatus.Pod) {
-	e, sharers := n.Inventory.PodByUID(pod.UID), n.ofPod(pod.UID).Sharers
+	e, sharers := n.Objects.PodByUID(pod.UID), n.ofPod(pod.UID).Sharers
 	if e == nil || len(sharers) == 0 {
 		return
 	}

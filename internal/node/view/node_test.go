@@ -36,7 +36,7 @@ func nodeOf(t *testing.T, yaml string, plan pools.Plan) view.Node {
 	if err := s.Change(c, top, nil); err != nil {
 		t.Fatal(err)
 	}
-	return view.Node{Settings: &s, Plan: &plan, Planned: true, Inventory: inventory.New(cgroup.DriverSystemd)}
+	return view.Node{Settings: &s, Plan: &plan, Planned: true, Objects: inventory.New(cgroup.DriverSystemd).Objects()}
 }
 
 // TestDepletion checks the size of the shared pool without the CPUs that it borrows.
@@ -175,9 +175,11 @@ func TestPodsTotal(t *testing.T) {
 		Assignments: []pools.Assignment{{Key: pools.Key{PodUID: "u"}, Sharers: []string{"first", "second"}}},
 	})
 	const parent = "kubepods-podu.slice"
-	n.Inventory.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
+	m := inventory.New(cgroup.DriverSystemd)
+	n.Objects = m.Objects()
+	m.PutPod(lookup.PodStatus{Pod: cri.Pod{ID: "p", UID: "u", Ready: true, CgroupParent: parent, Resources: cri.Resources{Shares: 4096}}})
 	for name, shares := range map[string]uint64{"first": 4096, "own": 1024, "second": 4096} {
-		n.Inventory.PutContainer(lookup.ContainerStatus{Container: cri.Container{
+		m.PutContainer(lookup.ContainerStatus{Container: cri.Container{
 			ID: name, PodID: "p", Name: name, CgroupsPath: parent + ":cri-containerd:" + name, Requested: cri.Resources{Shares: shares},
 		}})
 	}

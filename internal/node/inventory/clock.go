@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// The clock of the inventory counts changes. A question carries the clock of its time, so
-// that its answer can be compared with changes since. An answer that is older than the
-// removal of its object would bring the object back, with its CPUs, until the next listing.
-
 // removalTime is how long a runtime may still list an object after it has reported the
 // removal. CRI-O 1.34 and containerd 2.4 report it through NRI when the processes have ended,
 // and then delete the container. The deletion takes seconds on a busy node.
@@ -20,37 +16,58 @@ type removal struct {
 	until time.Time // answers before this time do not count; zero if the runtime has not reported the removal
 }
 
-// Clock returns 1 plus the number of changes so far, for the asOf of a question.
-func (m *Inventory) Clock() int { return m.clock }
-
-// remove records that the runtime has reported the removal of a container or sandbox. It
-// drops the container.
-func (m *Inventory) remove(id string) {
-	m.clock++
-	m.removed[id] = removal{m.clock, m.now().Add(removalTime)}
-	m.dropContainer(id)
+// clock counts changes. A question carries the count of its time, so that its answer can be
+// compared with changes since. An answer that is older than the removal of its object would
+// bring the object back, with its CPUs, until the next listing.
+type clock struct {
+	now     func() time.Time
+	changes int                // 1 plus the number of changes
+	removed map[string]removal // by sandbox or container id
 }
 
-// removeAsOf drops a container that the answer to a question of asOf lacks.
-func (m *Inventory) removeAsOf(id string, asOf int) {
-	r := m.removed[id]
+// betweenUpdates is the AsOf of a question that runs in the queue of the container's updates.
+const betweenUpdates = 0
+
+func newClock() clock {
+	return clock{now: time.Now, changes: betweenUpdates + 1, removed: make(map[string]removal)}
+}
+
+// UseClock replaces the clock, which is time.Now after New.
+func (m *Inventory) UseClock(now func() time.Time) { m.now = now }
+
+// Clock returns 1 plus the number of changes so far, for the asOf of a question.
+func (m *Inventory) Clock() int { return m.changes }
+
+// tick counts a change, and returns its number.
+func (c *clock) tick() int {
+	c.changes++
+	return c.changes
+}
+
+// noteRemoved records that the runtime has reported the removal of a container or sandbox.
+func (c *clock) noteRemoved(id string) {
+	c.removed[id] = removal{c.tick(), c.now().Add(removalTime)}
+}
+
+// noteMissing records that the answer to a question of asOf lacks a container.
+func (c *clock) noteMissing(id string, asOf int) {
+	r := c.removed[id]
 	r.asOf = max(r.asOf, asOf)
-	m.removed[id] = r
-	m.dropContainer(id)
+	c.removed[id] = r
 }
 
 // isOutdated reports whether an answer to a question of asOf does not count, because the
 // object has been removed.
-func (m *Inventory) isOutdated(id string, asOf int) bool {
-	r := m.removed[id]
-	return r.asOf > asOf || m.now().Before(r.until)
+func (c *clock) isOutdated(id string, asOf int) bool {
+	r := c.removed[id]
+	return r.asOf > asOf || c.now().Before(r.until)
 }
 
 // forgetRemoved drops the removals up to asOf that are over. Answers that are older than a
 // complete listing are rare, and the next listing corrects them.
-func (m *Inventory) forgetRemoved(asOf int) {
-	now := m.now()
-	maps.DeleteFunc(m.removed, func(_ string, r removal) bool { return r.asOf <= asOf && !now.Before(r.until) })
+func (c *clock) forgetRemoved(asOf int) {
+	now := c.now()
+	maps.DeleteFunc(c.removed, func(_ string, r removal) bool { return r.asOf <= asOf && !now.Before(r.until) })
 }
 
 // settleTime is how long after its last change a pod may still get containers: image pulls

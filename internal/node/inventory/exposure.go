@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"time"
+
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/cri"
 )
@@ -18,38 +20,47 @@ type placement struct {
 	making bool
 }
 
+// Exposure is the view of a container for the measurement of its exposure.
+type Exposure struct{ of *Container }
+
+// Exposure returns how the container was placed first.
+func (e *Container) Exposure() Exposure { return Exposure{e} }
+
+// Began returns when the container was created, on the daemon's clock.
+func (x Exposure) Began() time.Time { return x.of.began }
+
 // FoundBy records how the daemon learned of a container that it has not placed yet. The
 // first way counts.
-func (e *Container) FoundBy(way telemetry.Way) {
-	if !e.placement.seen && e.placement.way == "" && e.Container.State != cri.Exited {
-		e.placement.way = way
+func (x Exposure) FoundBy(way telemetry.Way) {
+	if p := &x.of.placement; !p.seen && p.way == "" && x.of.Container.State != cri.Exited {
+		p.way = way
 	}
 }
 
 // Way returns how the daemon learned of the container. It is empty if an event of the
 // runtime was the first sign.
-func (e *Container) Way() telemetry.Way { return e.placement.way }
+func (x Exposure) Way() telemetry.Way { return x.of.placement.way }
 
 // IsUnseen reports whether the daemon has seen the creation of the container and has not
 // read its cgroup yet.
-func (e *Container) IsUnseen() bool { return e.seenCreated && !e.placement.seen }
+func (x Exposure) IsUnseen() bool { return x.of.seenCreated && !x.of.placement.seen }
 
 // IsExposed reports whether the container has been outside its pool since its first
 // reading.
-func (e *Container) IsExposed() bool { return e.placement.exposed }
+func (x Exposure) IsExposed() bool { return x.of.placement.exposed }
 
 // NoteFirstReading records the first reading of the container's cgroup: whether all its
 // effective CPUs are in its pool, and whether its cpuset has been written.
-func (e *Container) NoteFirstReading(inPool, written bool) {
-	p := &e.placement
+func (x Exposure) NoteFirstReading(inPool, written bool) {
+	p := &x.of.placement
 	p.seen, p.exposed = true, !inPool
-	p.making = p.exposed && p.way == telemetry.WaySpec && e.Container.State == cri.Created && !written
+	p.making = p.exposed && p.way == telemetry.WaySpec && x.of.Container.State == cri.Created && !written
 }
 
-// EndExposure records that an exposed container is in its pool. It reports whether the OCI
+// End records that an exposed container is in its pool. It reports whether the OCI
 // runtime was making the container at the first reading: it may have been in its pool
 // before its entrypoint ran.
-func (e *Container) EndExposure() (making bool) {
-	e.placement.exposed = false
-	return e.placement.making
+func (x Exposure) End() (making bool) {
+	x.of.placement.exposed = false
+	return x.of.placement.making
 }

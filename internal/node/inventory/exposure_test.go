@@ -31,21 +31,21 @@ func TestFirstReading(t *testing.T) {
 			w.fetchContainer("c", w.Clock())
 			e := w.Container("c")
 			if c.way != "" {
-				e.FoundBy(c.way)
+				e.Exposure().FoundBy(c.way)
 			}
-			e.FoundBy(telemetry.WayResync) // the first way counts
+			e.Exposure().FoundBy(telemetry.WayResync) // the first way counts
 			if c.way == "" {
 				c.way = telemetry.WayResync
 			}
-			if !e.IsUnseen() || e.Way() != c.way {
-				t.Errorf("unseen %t, way %q", e.IsUnseen(), e.Way())
+			if !e.Exposure().IsUnseen() || e.Exposure().Way() != c.way {
+				t.Errorf("unseen %t, way %q", e.Exposure().IsUnseen(), e.Exposure().Way())
 			}
-			e.NoteFirstReading(c.inPool, c.written)
-			if e.IsUnseen() || e.IsExposed() != c.exposed {
-				t.Errorf("unseen %t, exposed %t; want exposed %t", e.IsUnseen(), e.IsExposed(), c.exposed)
+			e.Exposure().NoteFirstReading(c.inPool, c.written)
+			if e.Exposure().IsUnseen() || e.Exposure().IsExposed() != c.exposed {
+				t.Errorf("unseen %t, exposed %t; want exposed %t", e.Exposure().IsUnseen(), e.Exposure().IsExposed(), c.exposed)
 			}
-			if making := e.EndExposure(); making != c.making || e.IsExposed() {
-				t.Errorf("making %t, still exposed %t; want making %t", making, e.IsExposed(), c.making)
+			if making := e.Exposure().End(); making != c.making || e.Exposure().IsExposed() {
+				t.Errorf("making %t, still exposed %t; want making %t", making, e.Exposure().IsExposed(), c.making)
 			}
 		})
 	}
