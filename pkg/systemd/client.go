@@ -77,20 +77,20 @@ func (c *Client) Version(ctx context.Context) (int, error) {
 // other setting of the unit, so that raw writes to its cgroup are lost. A unit
 // that does not exist is ErrGone.
 func (c *Client) SetProperties(ctx context.Context, unit string, properties []Property) error {
-	wire := make([]dbus.Property, len(properties))
+	wire, words := make([]dbus.Property, len(properties)), make([]string, len(properties))
 	for i, p := range properties {
 		value, err := p.encode(c.possible)
 		if err != nil {
 			return fmt.Errorf("set properties of %s: %w", unit, err)
 		}
-		wire[i] = dbus.Property{Name: p.Name, Value: value}
+		wire[i], words[i] = dbus.Property{Name: p.Name, Value: value}, p.Name+"="+p.Value
 	}
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
 	if err := conn.SetUnitPropertiesContext(ctx, unit, true, wire...); err != nil {
-		return fmt.Errorf("set %s of %s: %w", join(properties), unit, unitCause(err))
+		return fmt.Errorf("set %s of %s: %w", strings.Join(words, " "), unit, unitCause(err))
 	}
 	return nil
 }
@@ -173,14 +173,6 @@ func unitCause(err error) error {
 	return err
 }
 
-func join(properties []Property) string {
-	var words []string
-	for _, p := range properties {
-		words = append(words, p.Name+"="+p.Value)
-	}
-	return strings.Join(words, " ")
-}
-
 // privateSocket is where systemd listens itself, for root and without a bus
 // daemon.
 const privateSocket = "/run/systemd/private"
@@ -205,13 +197,14 @@ func (c *Client) connect(ctx context.Context) (*dbus.Conn, error) {
 // dial connects to systemd's own socket, else to the system bus, and reports whether
 // it is the bus. Ctx bounds the connecting and not the connection.
 func dial(ctx context.Context) (conn *godbus.Conn, bus bool, err error) {
-	conn, privateErr := dialBus(ctx, false, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
+	ping := func(conn *godbus.Conn) error { return pingUntilReady(ctx, conn) }
+	conn, privateErr := dialBus(ctx, ping, func(o ...godbus.ConnOption) (*godbus.Conn, error) {
 		return godbus.Dial("unix:path="+privateSocket, o...)
 	})
 	if privateErr == nil {
 		return conn, false, nil
 	}
-	conn, busErr := dialBus(ctx, true, godbus.SystemBusPrivate)
+	conn, busErr := dialBus(ctx, (*godbus.Conn).Hello, godbus.SystemBusPrivate)
 	if busErr != nil {
 		return nil, false, fmt.Errorf("connect to systemd: %w (a container needs %s or the system bus socket mounted)",
 			errors.Join(privateErr, busErr), privateSocket)
@@ -219,7 +212,7 @@ func dial(ctx context.Context) (conn *godbus.Conn, bus bool, err error) {
 	return conn, true, nil
 }
 
-func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*godbus.Conn, error)) (*godbus.Conn, error) {
+func dialBus(ctx context.Context, begin func(*godbus.Conn) error, open func(...godbus.ConnOption) (*godbus.Conn, error)) (*godbus.Conn, error) {
 	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, cancel)
 	conn, err := open(godbus.WithContext(lifetime))
@@ -228,11 +221,8 @@ func dialBus(ctx context.Context, hello bool, open func(...godbus.ConnOption) (*
 		return nil, err
 	}
 	err = conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))})
-	if err == nil && hello {
-		err = conn.Hello()
-	}
-	if err == nil && !hello {
-		err = pingUntilReady(ctx, conn)
+	if err == nil {
+		err = begin(conn)
 	}
 	if err == nil && !release() {
 		err = ctx.Err()

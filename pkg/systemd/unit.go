@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,11 +29,7 @@ type Property struct {
 // (CGROUP_WEIGHT_INVALID, USEC_INFINITY).
 const unset = math.MaxUint64
 
-// Limits of weights (CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX).
-const (
-	minWeight = 1
-	maxWeight = 10000
-)
+const minWeight, maxWeight = 1, 10000 // CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX
 
 // encode returns what systemd wants on the wire. CPUs that are not possible are
 // left out: the kernel would refuse the whole list for them.
@@ -135,16 +132,12 @@ type Unit struct {
 	// run), and before systemd 261, which introduced it. If the kernel refuses the
 	// partition, systemd logs a warning and goes on, so the value does not show the state.
 	Partition string
-	// UnitState holds its settings. A stopped unit starts with
-	// them.
+	// UnitState holds its settings, with which a stopped unit starts.
 	cgroup.UnitState
 }
 
-// loaded is the LoadState of a unit that can be started.
-const loaded = "loaded"
-
 // Loaded reports whether the unit can be started.
-func (u Unit) Loaded() bool { return u.Load == loaded }
+func (u Unit) Loaded() bool { return u.Load == "loaded" }
 
 // Unit returns the state of a service, scope or slice. systemd loads it if
 // necessary. For an unknown unit, Unit returns no error, and Loaded returns false.
@@ -239,11 +232,8 @@ func plannedGroup(unit, slice string) (string, error) {
 // files get an underscore.
 func escapeGroup(name string) string {
 	first, _, _ := strings.Cut(name, ".")
-	switch first {
-	case "", "cgroup", "cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids":
-		return "_" + name
-	}
-	if strings.HasPrefix(name, "_") {
+	taken := []string{"", "cgroup", "cpu", "cpuacct", "cpuset", "io", "blkio", "memory", "devices", "pids"}
+	if slices.Contains(taken, first) || strings.HasPrefix(name, "_") {
 		return "_" + name
 	}
 	return name

@@ -16,6 +16,8 @@ const (
 	unitIface         = "org.freedesktop.systemd1.Unit"
 	propertiesIface   = "org.freedesktop.DBus.Properties"
 	propertiesChanged = propertiesIface + ".PropertiesChanged"
+	managerPath       = godbus.ObjectPath("/org/freedesktop/systemd1")
+	managerInterface  = "org.freedesktop.systemd1.Manager"
 	jobRemoved        = managerInterface + ".JobRemoved"
 )
 
@@ -97,11 +99,6 @@ func subject(signal *godbus.Signal) string {
 	return ""
 }
 
-const (
-	managerPath      = godbus.ObjectPath("/org/freedesktop/systemd1")
-	managerInterface = "org.freedesktop.systemd1.Manager"
-)
-
 // WatchReload calls wake when systemd has finished a daemon-reload: it then
 // applies the settings of all units again, and raw writes are lost. It also
 // calls wake once it listens, because reloads before that were missed. It
@@ -109,8 +106,7 @@ const (
 // daemon-reexec: the caller starts it again.
 func (c *Client) WatchReload(ctx context.Context, wake func()) error {
 	return watch(ctx, func(conn *godbus.Conn, bus bool) error {
-		err := subscribe(ctx, conn, bus)
-		if err != nil {
+		if err := subscribe(ctx, conn, bus); err != nil {
 			return fmt.Errorf("subscribe to systemd's reloads: %w", err)
 		}
 		wake()
