@@ -247,10 +247,8 @@ func (p Path) HoldsPods() bool {
 // ContainerID returns the container id in the name of a cgroup of a pod, or "". All runtimes of
 // the kubelet use 64 hexadecimal digits.
 func (p Path) ContainerID(d Driver) string {
-	if _, _, inPod := PodOf(p.Parent()); !inPod {
-		return ""
-	}
-	if _, _, deeper := PodOf(p.Parent().Parent()); deeper {
+	_, _, inPod := PodOf(p.Parent())
+	if _, _, deeper := PodOf(p.Parent().Parent()); !inPod || deeper {
 		return ""
 	}
 	name, isScope := strings.CutSuffix(p.Base(), ".scope")

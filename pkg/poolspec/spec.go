@@ -1,8 +1,8 @@
 // Package poolspec holds the configuration of CPU pools, and checks it against a machine.
 //
 // [Spec.Resolve] returns the pools of pkg/pools for a machine, or all errors of the configuration.
-// [Spec.Adapt] changes the configuration for another machine, and returns the changes. Both are
-// functions from data to data.
+// [Spec.Adapt] returns pools for a machine that the configuration does not fit, and an error for each
+// part that it left out. Both are functions from data to data.
 package poolspec
 
 import (
@@ -65,7 +65,7 @@ type Partition struct {
 	// Auto stands for the first cores of the machine: see [Spec.On]. CPUs must be empty
 	// then, or what On returned.
 	Auto bool `json:",omitzero"`
-	// Namespaces are those whose pods may ask for the type, static ones aside: see
+	// Namespaces have pods that may ask for the type. Static pods may do so in any namespace: see
 	// [pools.StaticPods]. Annotations can be forged, so the default is none.
 	Namespaces []string
 }

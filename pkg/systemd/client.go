@@ -64,7 +64,7 @@ func (c *Client) Version(ctx context.Context) (int, error) {
 	}
 	var version int
 	if _, err := fmt.Sscanf(strings.TrimLeft(text, `"v`), "%d", &version); err != nil {
-		return 0, fmt.Errorf("parse version of systemd %q: %w", text, err)
+		return 0, fmt.Errorf("parse version of systemd %.120q: %w", text, err)
 	}
 	if version < minVersion {
 		return version, fmt.Errorf("systemd %d has no %s: version %d or later is needed", version, cgroup.UnitCPUs, minVersion)

@@ -36,7 +36,7 @@ const minWeight, maxWeight = 1, 10000 // CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX
 func (p Property) encode(possible cpuset.Set) (v godbus.Variant, err error) {
 	value, err := p.wire(possible)
 	if err != nil {
-		return v, fmt.Errorf("encode %s=%q: %w", p.Name, p.Value, err)
+		return v, fmt.Errorf("encode %s=%.120q: %w", p.Name, p.Value, err)
 	}
 	return godbus.MakeVariant(value), nil
 }
@@ -115,7 +115,7 @@ func unitInterface(unit string) (string, error) {
 	case strings.HasSuffix(unit, ".service"):
 		return "Service", nil
 	}
-	return "", fmt.Errorf("unit %q is neither slice, scope nor service: it has no cgroup", unit)
+	return "", fmt.Errorf("unit %.120q is neither slice, scope nor service: it has no cgroup", unit)
 }
 
 // Unit is a unit as systemd knows it, running or not.
@@ -148,7 +148,7 @@ func (c *Client) Unit(ctx context.Context, name string) (Unit, error) {
 	}
 	u, err := readNamed(ctx, conn, name)
 	if err != nil {
-		return Unit{}, fmt.Errorf("read unit %q: %w", name, err)
+		return Unit{}, fmt.Errorf("read unit %.120q: %w", name, err)
 	}
 	return u, nil
 }

@@ -173,7 +173,7 @@ func rows() []row {
 		{"permission", false, []string{"nodestatus"}},
 		{"waits", false, nil},
 		{"lookup", false, []string{"hostenv", "hostslices", "managers"}},
-		{"inventory", false, []string{"hostslices", "lookup", "managers"}},
+		{"inventory", false, []string{"lookup", "managers"}},
 		{"claimuse", false, []string{"inventory"}},
 		{"numahints", false, []string{"hostenv", "inventory"}},
 		{"kernelstate", false, []string{"inventory", "threads", "undo"}},

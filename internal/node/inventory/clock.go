@@ -16,7 +16,7 @@ type removal struct {
 	until time.Time // answers before this time do not count; zero if the runtime has not reported the removal
 }
 
-// clock counts changes. A question carries the count of its time, so that its answer can be
+// clock counts changes, and holds the removals and the source of the time. A question carries the count of its time, so that its answer can be
 // compared with changes since. An answer that is older than the removal of its object would
 // bring the object back, with its CPUs, until the next listing.
 type clock struct {
@@ -28,11 +28,7 @@ type clock struct {
 // betweenUpdates is the AsOf of a question that runs in the queue of the container's updates.
 const betweenUpdates = 0
 
-func newClock() clock {
-	return clock{now: time.Now, changes: betweenUpdates + 1, removed: make(map[string]removal)}
-}
-
-// UseClock replaces the clock, which is time.Now after New.
+// UseClock replaces the source of the time, which is time.Now after New.
 func (m *Inventory) UseClock(now func() time.Time) { m.now = now }
 
 // Clock returns 1 plus the number of changes so far, for the asOf of a question.

@@ -33,7 +33,7 @@ type Container struct {
 	began, ended time.Time
 	history
 
-	inventory *Inventory
+	inventory *Inventory // nil outside of an inventory, where Pod and the methods that need it panic
 }
 
 // history holds the facts about a container that later reports of the runtime keep.

@@ -23,7 +23,7 @@ type placement struct {
 // Exposure is the view of a container for the measurement of its exposure.
 type Exposure struct{ of *Container }
 
-// Exposure returns how the container was placed first.
+// Exposure returns the view of the container for the measurement of its exposure.
 func (e *Container) Exposure() Exposure { return Exposure{e} }
 
 // Began returns when the container was created, on the daemon's clock.

@@ -28,7 +28,7 @@ func New(d cgroup.Driver) *Inventory {
 		within:     make(map[string]map[string]*Container),
 	}
 	o.units = &Units{objects: o, known: make(map[string]*lookup.UnitStatus), recovered: make(map[string]bool)}
-	return &Inventory{clock: newClock(), objects: o, driver: d}
+	return &Inventory{clock: clock{now: time.Now, changes: betweenUpdates + 1, removed: make(map[string]removal)}, objects: o, driver: d}
 }
 
 // Objects returns the pods, containers and units. The result changes with the inventory.

@@ -150,14 +150,14 @@ func (e *Pod) newest() map[string]*Container {
 func (e *Pod) keepTotal(old *Pod) {
 	reported := resourcesOf(e.Pod.Resources)
 	isNew := old.before != (pools.Resources{}) && reported != old.before && e.Pod.Resources != old.Pod.Resources
-	if reported.Shares != old.total.Shares && (!isNew || e.isOutdated(reported)) {
+	if reported.Shares != old.total.Shares && (!isNew || e.isTotalOutdated(reported)) {
 		e.total, e.before = old.total, old.before
 	}
 }
 
-// isOutdated reports whether the live containers of the sandbox request more than its total. Such a
+// isTotalOutdated reports whether the live containers of the sandbox request more than its total. Such a
 // report is from before their resizes. With it, the pod would seem to have pod-level resources.
-func (e *Pod) isOutdated(total pools.Resources) bool {
+func (e *Pod) isTotalOutdated(total pools.Resources) bool {
 	var live uint64
 	for _, c := range e.newest() {
 		if shares := c.Request().Shares; c.Container.State != cri.Exited && shares > minShares {

@@ -14,7 +14,7 @@ import (
 type Units struct {
 	objects *Objects
 	known   map[string]*lookup.UnitStatus // by the name in the configuration
-	// recovered is true for units of which recovery has looked for exclusive CPUs.
+	// recovered holds the units whose exclusive CPUs recovery has looked for.
 	recovered map[string]bool
 }
 

@@ -46,7 +46,7 @@ type Placing struct {
 	Alone bool
 }
 
-// Left is a container that the daemon leaves to another manager, in the journal. Files of earlier
+// Left is the journal's entry for a container that the daemon leaves to another manager. Files of earlier
 // builds have no ID: then Left stands for all containers of that name.
 type Left struct {
 	PodUID    string `json:"podUID"`

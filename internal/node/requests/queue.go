@@ -22,7 +22,6 @@ const lastReply = waits.Timeout + 300*time.Millisecond
 // whose result is unknown.
 type Queue struct {
 	inventory   *inventory.Inventory
-	objects     *inventory.Objects
 	cache       *kernelstate.Cache
 	journal     *undo.Journal
 	diskTimeout time.Duration
@@ -51,7 +50,7 @@ type heldReply struct {
 // New returns a queue without requests. A reply waits for the journal for at most diskTimeout.
 func New(m *inventory.Inventory, cache *kernelstate.Cache, journal *undo.Journal, diskTimeout time.Duration, log *slog.Logger) *Queue {
 	return &Queue{
-		inventory: m, objects: m.Objects(), cache: cache, journal: journal, diskTimeout: diskTimeout, log: log,
+		inventory: m, cache: cache, journal: journal, diskTimeout: diskTimeout, log: log,
 		updates: make(map[string]*update), failed: make(map[string]bool),
 	}
 }
@@ -66,7 +65,7 @@ func (q *Queue) AddCreate(a *Create, kubeletPlaces bool) *inventory.Container {
 // AddStart adds a request. It reports whether the runtime's report of the container is missing.
 func (q *Queue) AddStart(a *Start) (fetch bool) {
 	q.starts = append(q.starts, a)
-	e := q.objects.Container(a.ID)
+	e := q.inventory.Objects().Container(a.ID)
 	return e == nil || e.IsUnconfirmed()
 }
 
@@ -74,7 +73,7 @@ func (q *Queue) AddStart(a *Start) (fetch bool) {
 // container that is not in the inventory follows when the runtime has reported it.
 func (q *Queue) MarkStarting() {
 	for _, a := range q.starts {
-		if e := q.objects.Container(a.ID); e != nil && !a.noted {
+		if e := q.inventory.Objects().Container(a.ID); e != nil && !a.noted {
 			a.noted = true
 			q.inventory.MarkStarting(e)
 			q.cache.Invalidate(e.Path)
@@ -224,7 +223,7 @@ func startKey(pod *pools.PodPlan) string {
 // kubelet's hints.
 func (q *Queue) Late(now time.Time) (keys []pools.Key) {
 	for _, a := range q.creates {
-		if e := q.objects.Container(a.Container.ID); e != nil && a.IsLate(now) {
+		if e := q.inventory.Objects().Container(a.Container.ID); e != nil && a.IsLate(now) {
 			keys = append(keys, e.Key())
 		}
 	}

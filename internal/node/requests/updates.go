@@ -40,7 +40,7 @@ func (q *Queue) AddUpdate(w cgroup.Write, plan *pools.Plan) bool {
 	_, p := plan.App(a.Container.ID)
 	cpus, err := cpuset.Parse(w.Value)
 	recorded := q.cache.Current(w.Path).Recorded
-	if e := q.objects.Container(w.Container); e == nil || e.IsUnconfirmed() || err != nil || p == nil || !p.Exclusive && !p.InPodPool() ||
+	if e := q.inventory.Objects().Container(w.Container); e == nil || e.IsUnconfirmed() || err != nil || p == nil || !p.Exclusive && !p.InPodPool() ||
 		!recorded.Overlaps(p.CPUs) || cpus.Overlaps(p.CPUs) {
 		return false
 	}
@@ -100,7 +100,7 @@ func (q *Queue) EndUpdate(container string) (w cgroup.Write, open bool) {
 // CheckUpdate reports whether the runtime has made an update, by the record in the inventory. If
 // not, replies contain no update of the container until NoteRecorded.
 func (q *Queue) CheckUpdate(w cgroup.Write) (made bool) {
-	c := q.objects.Container(w.Container)
+	c := q.inventory.Objects().Container(w.Container)
 	if c == nil || c.Container.State == cri.Exited || c.Recorded.String() == w.Value {
 		return true
 	}
@@ -114,5 +114,5 @@ func (q *Queue) NoteRecorded(container string) { delete(q.failed, container) }
 
 // Forget drops the state of containers that have left the inventory.
 func (q *Queue) Forget() {
-	maps.DeleteFunc(q.failed, func(id string, _ bool) bool { return q.objects.Container(id) == nil })
+	maps.DeleteFunc(q.failed, func(id string, _ bool) bool { return q.inventory.Objects().Container(id) == nil })
 }

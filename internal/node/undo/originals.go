@@ -120,14 +120,14 @@ func stateOf(st cgroup.UnitState) cgroup.State {
 
 // Originals holds the values before the daemon's first writes, for a journal.
 type Originals struct {
-	journal *saving // which counts the changes
-	values  map[Key]Original
-	recent  map[Key]int // newest change of each original that is new or other than on disk
-	bare    bool
+	saving *saving
+	values map[Key]Original
+	recent map[Key]int // newest change of each original that is new or other than on disk
+	bare   bool
 }
 
-func newOriginals(all []Original, journal *saving) *Originals {
-	v := &Originals{journal: journal, values: make(map[Key]Original, len(all)), recent: make(map[Key]int), bare: len(all) == 0}
+func newOriginals(all []Original, saving *saving) *Originals {
+	v := &Originals{saving: saving, values: make(map[Key]Original, len(all)), recent: make(map[Key]int), bare: len(all) == 0}
 	for _, o := range all {
 		// Of two originals for a unit, the one without a value was there before the daemon's.
 		if _, known := v.values[o.Key()]; !known || o.Value == "" {
@@ -140,7 +140,7 @@ func newOriginals(all []Original, journal *saving) *Originals {
 // Note keeps the first original of a place. No write is made before it is on disk.
 func (v *Originals) Note(o Original) {
 	if v.note(o) {
-		v.journal.barrier = v.journal.changes
+		v.saving.barrier = v.saving.changes
 	}
 }
 
@@ -161,8 +161,8 @@ func (v *Originals) note(o Original) (added bool) {
 }
 
 func (v *Originals) put(o Original) {
-	v.journal.changes++
-	v.values[o.Key()], v.recent[o.Key()] = o, v.journal.changes
+	v.saving.changes++
+	v.values[o.Key()], v.recent[o.Key()] = o, v.saving.changes
 }
 
 // NoteCreated notes the values that a new container would have without the daemon, for
@@ -245,7 +245,7 @@ func (v *Originals) NoteUnitWrite(w cgroup.Write, unit string, st cgroup.UnitSta
 // Amend replaces the value of an original, if there is one.
 func (v *Originals) Amend(k Key, value string) {
 	if v.amend(k, value) {
-		v.journal.barrier = v.journal.changes
+		v.saving.barrier = v.saving.changes
 	}
 }
 
@@ -323,8 +323,8 @@ func (v *Originals) ForgetUnit(name string) {
 	for k, o := range v.values {
 		if o.Unit == name {
 			delete(v.values, k)
-			v.journal.changes++
-			v.recent[k] = v.journal.changes
+			v.saving.changes++
+			v.recent[k] = v.saving.changes
 		}
 	}
 }
@@ -332,15 +332,15 @@ func (v *Originals) ForgetUnit(name string) {
 // Forget drops the originals of cgroups that are gone. Originals of units stay, because a
 // stopped unit keeps its properties.
 func (v *Originals) Forget(gone func(cgroup.Path) bool) {
-	if v.drop(gone) || v.journal.stale {
-		v.journal.stale = false
-		v.journal.changes++
+	if v.drop(gone) || v.saving.stale {
+		v.saving.stale = false
+		v.saving.changes++
 	}
 }
 
 // Drop is Forget without a save, which the next Forget asks for.
 func (v *Originals) Drop(gone func(cgroup.Path) bool) {
-	v.journal.stale = v.drop(gone) || v.journal.stale
+	v.saving.stale = v.drop(gone) || v.saving.stale
 }
 
 func (v *Originals) drop(gone func(cgroup.Path) bool) (dropped bool) {
