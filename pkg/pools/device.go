@@ -12,9 +12,9 @@ import (
 
 // ClaimPool are the CPUs of ResourceClaims on a machine.
 type ClaimPool struct {
-	CPUs cpuset.Set // online CPUs; no other pool has them
-	Away cpuset.Set // CPUs of the list that the machine has and that are offline
-	Lend bool       // the shared pool runs on the CPUs that no claim has at the moment
+	CPUs cpuset.Set // Online CPUs. No other pool has them.
+	Away cpuset.Set // Offline CPUs of the list.
+	Lend bool       // The shared pool runs on the CPUs that no claim has at the moment.
 }
 
 // Device is a part of the machine of which claims get CPUs. It has the CPUs of the claim pool in one

@@ -63,19 +63,19 @@ type Pools struct {
 	Floor      int
 	// Kubelet reports that the kubelet allocates CPUs to all containers, except in the pods
 	// of partitions: see [Input].Held. Guaranteed is empty then. Shared is the kubelet's
-	// default set; package poolspec sets the CPUs outside partitions.
+	// default set. Package poolspec sets the CPUs outside partitions.
 	Kubelet bool
 	// Options are how exclusive CPUs are chosen. Overrides are the names of the
 	// options that pods may choose for themselves.
 	Options    allocate.Options
 	Overrides  []string
-	BindMemory bool       // plans bind the memory of exclusive owners
-	PodLevel   PodLevel   // what pods with pod-level resources get
-	Mixed      Mixed      // shared CPUs for exclusive containers: online CPUs only
-	Claims     ClaimPool  // CPUs of ResourceClaims, which no other pool has
-	Infra      string     // type of the partition that all pause containers run in; "" if it does not exist.
-	Units      []UnitSpec // sorted by Name
-	Offline    cpuset.Set // configured CPUs that the machine has but does not run at the moment. They are in no pool
+	BindMemory bool       // Plans bind the memory of exclusive owners.
+	PodLevel   PodLevel   // Rule for pods with pod-level resources.
+	Mixed      Mixed      // Shared CPUs for exclusive containers: online CPUs only.
+	Claims     ClaimPool  // CPUs of ResourceClaims. No other pool has them.
+	Infra      string     // Type of the partition that all pause containers run in, "" if it does not exist.
+	Units      []UnitSpec // Sorted by Name.
+	Offline    cpuset.Set // Configured CPUs that the machine has but does not run at the moment. They are in no pool.
 	// Away are the CPUs that would be in Guaranteed if they were online. No container
 	// gets them, and an owner that had some of them gets them back; see
 	// [Assignment].
