@@ -204,8 +204,8 @@ func (e *Container) MayBeExclusive() bool {
 	return p != nil && (p.QoS == pools.QoSGuaranteed || p.IsUnread()) && (r.Shares == 0 || r.ExclusiveCPUs() > 0)
 }
 
-// EarlierInstances returns the ids of earlier instances of the container whose end the runtime
-// has not reported. The kubelet creates an instance after the end of the last instance. The
+// EarlierInstances returns the ids of earlier instances of the container. The runtime has not reported
+// the end of these instances. The kubelet creates an instance after the end of the last instance. The
 // runtime reports no event for an instance that has failed to start.
 func (e *Container) EarlierInstances() (ids []string) {
 	key := e.Key()

@@ -27,7 +27,7 @@ func (m *Objects) Container(id string) *Container { return m.containers[id] }
 // Containers returns all containers in no order.
 func (m *Objects) Containers() iter.Seq[*Container] { return maps.Values(m.containers) }
 
-// Pod returns the pod whose sandbox has an id, or nil.
+// Pod returns the pod of the sandbox with an id, or nil.
 func (m *Objects) Pod(sandbox string) *Pod { return m.pods[sandbox] }
 
 // Pods returns the pods of all sandboxes in no order.

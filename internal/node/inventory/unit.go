@@ -14,7 +14,7 @@ import (
 type Units struct {
 	objects *Objects
 	known   map[string]*lookup.UnitStatus // by the name in the configuration
-	// recovered holds the units whose exclusive CPUs recovery has looked for.
+	// recovered holds the units that recovery has examined.
 	recovered map[string]bool
 }
 
@@ -47,7 +47,7 @@ func (u *Units) NameOf(configured string) string {
 	return configured
 }
 
-// At returns the configured name of the unit whose cgroup is, or will be, p, or "".
+// At returns the configured name of the unit with the present or future cgroup p, or "".
 func (u *Units) At(p cgroup.Path) string {
 	for name, e := range u.known {
 		if e.Unit.Path == p && p != "" {

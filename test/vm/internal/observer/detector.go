@@ -163,7 +163,7 @@ func (j *detector) cause(i interval) (cause string, known bool) {
 	return unexplained, true
 }
 
-// written returns the time of the external write to c whose effect an interval is. A daemon-reload changes
+// written returns the time of the external write to c that caused an interval. A daemon-reload changes
 // no container that never had fewer CPUs than its parent. So it does not count if unchanged is true.
 func (j *detector) written(c *container, i interval, unchanged bool) (at time.Duration, is bool) {
 	if c.written != never && i.end >= c.written && i.begin <= c.written+writeWindow {
