@@ -72,6 +72,9 @@ func (d *exactKill) run() {
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
+		if errors.Is(err, syscall.ENODEV) { // the cgroup of the event is removed: the kernel drops the event, and cannot open its file
+			continue
+		}
 		d.mu.Lock()
 		if err != nil { // the next one would be no other
 			d.err = errors.Join(d.err, err)
