@@ -19,9 +19,10 @@ run() {
 }
 for package in "${packages[@]}"; do run "$package" .; done
 run internal/node/audit 'Look/^1000$'
-# Hostile pods: a large environment, files in a mount, and very many threads and cgroups.
+# Hostile pods: a large environment, files in a mount, large annotations, and very many threads and cgroups.
 run pkg/cri LargeStatus
 run internal/node/appcpus Hostile
+run internal/node/daemon Annotations
 run internal/node/daemon Crowd false # a scan of the threads by another goroutine allocates in some of the runs
 run internal/plugin/size 'Plan/.*/^300$'
 run bench 'CPUSet/.*/.*/cpupoold'

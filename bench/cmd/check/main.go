@@ -1,7 +1,7 @@
 // Check compares allocations and instructions of benchmarks with a record. It fails if one of
 // them has grown by a fifth. A benchmark "quiet" measures the work for other pods, and a benchmark
 // "hostile" the same work next to a hostile pod. Check fails if the second figure is more
-// than twice the first one. Times are not compared: machines differ.
+// than twice the first one, or if the daemon's heap is too large. Times are not compared: machines differ.
 //
 //	go run ./cmd/check RECORD <NOW
 package main
@@ -26,6 +26,9 @@ const most = 1.2
 
 // mostHostile is the factor by which one pod may increase the work for the others.
 const mostHostile = 2
+
+// mostHeap is the limit of the heap in bytes. It leaves 20 MiB of the 96 MiB of the daemon for its other memory.
+const mostHeap = 76 << 20
 
 // slack is the ignored growth by unit, for the units that are compared on an
 // architecture. Instructions differ by architecture, and the record has one.
@@ -77,9 +80,13 @@ func run(record, arch string, in io.Reader, out io.Writer) error {
 	return errors.Join(append(append(errs, costs...), err)...)
 }
 
-// hostile returns an error for each figure that one pod increases too much for the others.
+// hostile returns an error for each figure that one pod increases too much for the others, and for each heap that is
+// too large.
 func hostile(is samples.Set, slack map[string]float64) (errs []error) {
 	for _, key := range slices.SortedFunc(maps.Keys(is), order) {
+		if heap, _ := is.Median(key); key.Unit == "heap-B" && heap > mostHeap {
+			errs = append(errs, fmt.Errorf("%s: %.0f bytes of the heap are in use; the limit is %d", title(key), heap, mostHeap))
+		}
 		if parent, ok := strings.CutSuffix(key.Name, "/hostile"); ok {
 			least, counts := slack[key.Unit]
 			calm := key

@@ -76,7 +76,7 @@ func libraries() []row {
 		{anchor: "cpuset-parse", text: "parse a list of 512 CPUs", rival: cpusets, value: other("CPUSet/parse/512", "k8s.io-utils"), unit: "x", repeat: goTest("bench", "CPUSet/parse/512")},
 		{anchor: "cpuset-union", text: "union of two sets of 512 CPUs", rival: cpusets, value: other("CPUSet/union/512", "k8s.io-utils"), unit: "x", repeat: goTest("bench", "CPUSet/union/512")},
 		{anchor: "topology-procfs", text: "read the topology of 512 CPUs; only cpupoold reads caches and NUMA nodes", rival: procfs, value: other("Topology/512", "procfs"), unit: "x", repeat: goTest("bench", "Topology/512")},
-		{anchor: "topology-4096", text: "read the topology of 4,096 CPUs", value: of("topology", "Read", "sec/op"), unit: "s", repeat: goTest("pkg/topology", "Read$")},
+		{anchor: "topology-4096", text: "read the topology of 4,096 CPUs", value: of("topology", "Read", "sec/op"), unit: "s", limit: 150e-3, repeat: goTest("pkg/topology", "Read$")},
 	}
 }
 
@@ -85,6 +85,8 @@ func daemon() []row {
 	const (
 		pools = "pkg/pools"
 		loop  = "internal/node/daemon"
+
+		fromShared = "Create/own-from-shared/500containers"
 	)
 	reply := func(anchor, kind, containers, quantile string, limit float64) row {
 		name := "Create/" + map[string]string{"shared": "shared", "exclusive": "own"}[kind] + "/" + containers + "containers"
@@ -114,17 +116,19 @@ func daemon() []row {
 		reply("reply-shared-1000", "shared", "1000", "p99", 0),
 		reply("reply-exclusive-p50", "exclusive", "500", "p50", 0),
 		reply("reply-exclusive", "exclusive", "500", "p99", 1e-3),
+		{anchor: "reply-from-shared", text: "reply to the runtime for a new exclusive container with `from: shared`, next to 500 containers, which it takes the CPUs from, p99", value: of("go", fromShared, "p99-sec"), unit: "s", limit: 1e-3, repeat: goTest(loop, fromShared, "-benchtime", "100x")},
 		{anchor: "repair", text: "repair of an external write, next to 500 containers, p99", value: of("go", "Repair/500containers", "p99-sec"), unit: "s", limit: 500e-6, repeat: goTest(loop, "Repair/500containers", "-benchtime", "500x")},
 		{anchor: "plan-1024", text: "plan for 1,024 CPUs and 500 containers, without a previous plan", value: of("go", "Build/1024cpu/500containers/cold", "sec/op"), unit: "s", limit: 300e-6, repeat: goTest(pools, "Build$/1024cpu/500containers/cold")},
 		{anchor: "plan-exclusive", text: "plan for 500 new exclusive containers on 1,024 CPUs", value: of("go", "BuildExclusive/list", "sec/op"), unit: "s", limit: 2e-3, repeat: goTest(pools, "BuildExclusive/list")},
 		pass("pass-500", "500", "500"),
 		pass("pass-1000", "1000", "1,000"),
-		{anchor: "start-500", text: "start of the daemon on 500 containers until it has verified all, CPU time", value: of("go", "Start", "cpu-sec/op"), unit: "s", limit: 300e-3, repeat: goTest(loop, "Start$")},
+		{anchor: "start-500", text: "start of the daemon on 500 containers in 250 pods until it is ready, CPU time", value: of("go", "Start", "cpu-sec/op"), unit: "s", limit: 300e-3, repeat: goTest(loop, "Start$")},
 		{
 			anchor: "crowd", text: "CPU time of the event loop for a new exclusive container, while other containers have 131,073 threads and 100,000 cgroups",
 			rival: "a quiet node", slow: "with them", unit: "x", repeat: goTest(loop, "Crowd"),
 			value: times(of("go", "Crowd/hostile", "loop-cpu-sec/op"), of("go", "Crowd/quiet", "loop-cpu-sec/op")),
 		},
+		{anchor: "annotations", text: "memory (objects in use) of the daemon while the runtime lists 110 pods with 256 KiB of annotations each", value: of("go", "Annotations/hostile", "heap-B"), unit: "B", limit: 76 << 20, repeat: goTest(loop, "Annotations")},
 		one,
 		rest("idle-threads", "10threads", "with ten threads each"),
 	}
@@ -164,6 +168,7 @@ func programs() []row {
 		{anchor: "audit-scan", text: "`cpupoold audit`: scan of 1,000 tasks without findings", value: of("go", "Look/1000/home", "sec/op"), unit: "s", repeat: goTest("internal/node/audit", "Look/^1000$/home")},
 		{anchor: "audit-findings", text: "`cpupoold audit`: scan of 1,000 tasks, all of them findings", value: of("go", "Look/1000/away", "sec/op"), unit: "s", repeat: goTest("internal/node/audit", "Look/^1000$/away")},
 		{anchor: "defrag", text: "`cpupoold plan --defrag`: search for moves, 30 owners on 256 CPUs", value: of("go", "Analyse/256cpus", "sec/op"), unit: "s", repeat: goTest("pkg/defrag", "Analyse/256cpus")},
+		{anchor: "import", text: "`kubectl cpupool import`: 500 MachineConfigs", value: of("go", "Import", "sec/op"), unit: "s", limit: 2, repeat: goTest("internal/plugin/migrate", "Import")},
 		{anchor: "size", text: "`kubectl cpupool size`: pack 5,000 pods on nodes of 100 CPUs, CPU time", value: of("go", "Plan/fresh/5000", "cpu-sec/op"), unit: "s", repeat: goTest("internal/plugin/size", "Plan/fresh/5000")},
 	}
 }

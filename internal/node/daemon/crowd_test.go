@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"github.com/cpupoold/cpupoold/internal/testing/testnode"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
+	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
 
@@ -160,34 +163,105 @@ func TestCrowdDelaysNoOtherPod(t *testing.T) {
 
 // BenchmarkCrowd measures a new owner on a node with hostile containers and on a node without them. It reports the time from
 // the runtime's request to the reply, and until nothing is due the CPU time of the event loop and the accesses to cgroups. The
-// quotients are the delay that hostile containers cause.
+// quotients are the delay that hostile containers cause. It also reports the memory of the daemon.
 func BenchmarkCrowd(b *testing.B) {
 	for _, hostile := range []bool{false, true} {
 		b.Run(map[bool]string{false: "quiet", true: "hostile"}[hostile], func(b *testing.B) {
 			c := newCrowd(b, nodefixture.PoolsYAML, hostile)
 			c.view("all scanned", func(v *telemetry.View) bool { return v.Ready && (v.Problems["StuckThreads"] > 0) == hostile })
+			peak := watchHeap(b)
 			c.quiet()
-			a := c.asker()
-			c.loop.box.Post(nriChanged{state: nri.Connected})
-			var took []time.Duration
-			var used time.Duration
 			c.reads.Store(0)
-			for i := 0; b.Loop(); i++ {
-				p := ofPod(fmt.Sprintf("new-%d", i), "default", "guaranteed", 2, nil)
-				own := a.container(p, "app", nodefixture.WholeCPUs(2))
-				before, began := c.loopTime(), time.Now()
-				a.mustCreate(p, own)
-				took = append(took, time.Since(began))
-				a.hooks.Remove(own.ID)
-				a.hooks.RemovePod(p.ID)
-				c.awaitIdle()
+			var used time.Duration
+			took := c.answerOwners(b, func(answer func()) {
+				before := c.loopTime()
+				answer()
 				used += c.loopTime() - before
-				c.forget()
-			}
+			})
 			b.ReportMetric(float64(used)/float64(len(took)), "loop-cpu-ns/op")
 			b.ReportMetric(float64(c.reads.Load())/float64(len(took)), "reads/op")
+			b.ReportMetric(peak(), "heap-B")
 			reportP99(b, took)
 		})
+	}
+}
+
+// BenchmarkAnnotations measures a new owner on a node with 110 pods that have 256 KiB of annotations each, the maximum of the
+// API server, and next to 110 other pods. It also reports the memory of the daemon during three listings of these pods. The
+// runtime that lists them is another process.
+func BenchmarkAnnotations(b *testing.B) {
+	for _, hostile := range []bool{false, true} {
+		b.Run(map[bool]string{false: "quiet", true: "hostile"}[hostile], func(b *testing.B) {
+			n := newNodeWith(b, testnode.RuntimeConfig{Flavor: testnode.CRIO}) // it sends lists of this size
+			var annotations map[string]string
+			if hostile {
+				const key = "cpu-quota.crio.io/x" // the daemon keeps it, and drops all other names
+				annotations = map[string]string{"example.org/note": strings.Repeat("x", 128<<10), key: strings.Repeat("x", 127<<10)}
+			}
+			for i := range 110 {
+				n.RunContainer(n.RunPod(fmt.Sprintf("pod-%d", i), "default", "burstable", 0, annotations), "app", cri.Resources{Shares: 102})
+			}
+			r := n.start()
+			r.quiet()
+			r.awaitIdle()
+			there := n.listedElsewhere()
+			look, _ := r.resyncFuncs()
+			r.inspect(func(l *Loop) { l.Runtime = there })
+			peak := watchHeap(b)
+			for range 3 {
+				look()
+			}
+			heap := peak()
+			took := r.answerOwners(b, func(answer func()) { answer() })
+			b.ReportMetric(heap, "heap-B")
+			reportP99(b, took)
+		})
+	}
+}
+
+// answerOwners adds and removes an owner in each iteration, and returns the times from the requests to the replies. around calls
+// its argument once. The argument returns when the daemon has no more work.
+func (r *running) answerOwners(b *testing.B, around func(answer func())) (took []time.Duration) {
+	a := r.asker()
+	r.loop.box.Post(nriChanged{state: nri.Connected})
+	for i := 0; b.Loop(); i++ {
+		p := ofPod(fmt.Sprintf("new-%d", i), "default", "guaranteed", 2, nil)
+		own := a.container(p, "app", nodefixture.WholeCPUs(2))
+		around(func() {
+			began := time.Now()
+			a.mustCreate(p, own)
+			took = append(took, time.Since(began))
+			a.hooks.Remove(own.ID)
+			a.hooks.RemovePod(p.ID)
+			r.awaitIdle()
+		})
+		r.forget()
+	}
+	return took
+}
+
+// watchHeap returns a function that returns how much the objects in use have grown since the call, at most, in bytes. Go
+// measures them in each garbage collection, so collections are frequent until then.
+func watchHeap(b *testing.B) (peak func() float64) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	runtime.GC()
+	runtime.GC() // the first one has kept pools of buffers
+	metrics.Read(live)
+	before, most := live[0].Value.Uint64(), uint64(0)
+	percent := debug.SetGCPercent(10)
+	ctx, cancel := context.WithCancel(b.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ticks := time.NewTicker(time.Millisecond); ctx.Err() == nil; <-ticks.C {
+			metrics.Read(live)
+			most = max(most, live[0].Value.Uint64())
+		}
+	})
+	return func() float64 {
+		cancel()
+		watch.Wait()
+		debug.SetGCPercent(percent)
+		return max(0, float64(most)-float64(before))
 	}
 }
 

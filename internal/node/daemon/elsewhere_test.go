@@ -108,7 +108,7 @@ func (n *node) listedElsewhere() *cri.Client {
 			n.T.Fatal(err)
 		}
 	}
-	conn, err := grpc.NewClient(n.Runtime.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(n.Runtime.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	must(err)
 	client := runtime.NewRuntimeServiceClient(conn)
 	pods, err := client.ListPodSandbox(n.T.Context(), nil)
