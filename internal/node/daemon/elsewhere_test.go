@@ -88,7 +88,7 @@ func TestListedElsewhere(t *testing.T) {
 		slices.SortFunc(containers, func(a, b cri.Container) int { return strings.Compare(a.ID, b.ID) })
 		return pods, containers
 	}
-	there := n.listedElsewhere()
+	there := n.listedElsewhere(nil)
 	for range 2 {
 		pods, containers := sorted(n.Client.List(t.Context()))
 		gotPods, gotContainers := sorted(there.List(t.Context()))
@@ -99,8 +99,9 @@ func TestListedElsewhere(t *testing.T) {
 }
 
 // listedElsewhere returns a runtime in another process with the present lists of the node's
-// runtime. Its CPU time does not count as the daemon's. It can only list.
-func (n *node) listedElsewhere() *cri.Client {
+// runtime. Its CPU time does not count as the daemon's. It can only list. keeps selects the annotations
+// of pods that the client keeps; nil: none.
+func (n *node) listedElsewhere(keeps func(annotation string) bool) *cri.Client {
 	n.T.Helper()
 	must := func(err error) {
 		n.T.Helper()
@@ -145,7 +146,7 @@ func (n *node) listedElsewhere() *cri.Client {
 	})
 	must(inherited.Close())
 
-	there, err := cri.Dial("unix://"+address.Name, nil)
+	there, err := cri.Dial("unix://"+address.Name, keeps)
 	must(err)
 	n.T.Cleanup(func() { must(there.Close()) })
 	return there

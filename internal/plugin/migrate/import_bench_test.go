@@ -9,8 +9,8 @@ import (
 	"github.com/cpupoold/cpupoold/internal/plugin/migrate"
 )
 
-// BenchmarkImport imports 500 MachineConfigs of one role from one list. Each has the workloads of CRI-O and 8 KiB of another
-// file, so that the list has 5.6 MiB of the 8 MiB that Import accepts.
+// BenchmarkImport imports 500 MachineConfigs of one role from one list. Each has the workloads of CRI-O, and 8 KiB of a file
+// that Import skips. The list has 5.6 MiB.
 func BenchmarkImport(b *testing.B) {
 	source := func(text string) string {
 		return "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString([]byte(text))

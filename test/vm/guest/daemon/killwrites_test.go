@@ -72,7 +72,9 @@ func (d *exactKill) run() {
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
-		if errors.Is(err, syscall.ENODEV) { // the cgroup of the event is removed: the kernel drops the event, and cannot open its file
+		// The cgroup of the event is removed. The kernel cannot open the file for the reader, and drops the event
+		// (copy_event_to_user, fs/notify/fanotify/fanotify_user.c). A write of the daemon is then not counted.
+		if errors.Is(err, syscall.ENODEV) {
 			continue
 		}
 		d.mu.Lock()
