@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -136,13 +137,16 @@ func (n *node) listedElsewhere(keeps func(annotation string) bool) *cri.Client {
 	child := exec.Command(os.Args[0], "-test.run=^TestListsElsewhere$")
 	child.Env = append(os.Environ(), listsElsewhere+"="+dir)
 	child.ExtraFiles = []*os.File{inherited}
-	child.Stdout, child.Stderr = os.Stderr, os.Stderr
+	var output bytes.Buffer // not with that of this process, where it would split lines of benchmarks
+	child.Stdout, child.Stderr = &output, &output
 	until, err := child.StdinPipe()
 	must(err)
 	must(child.Start())
 	n.T.Cleanup(func() {
 		must(until.Close())
-		must(child.Wait())
+		if err := child.Wait(); err != nil {
+			n.T.Errorf("runtime in another process: %v\n%s", err, &output)
+		}
 	})
 	must(inherited.Close())
 
