@@ -33,11 +33,12 @@ state() {
     "$(go env GOVERSION) $(go env GOOS)/$(go env GOARCH); load average $(cut -d' ' -f1-3 /proc/loadavg) before"
 }
 
-# sample FILE PATTERN ARGUMENTS... appends the results of Go benchmarks to $work/FILE.txt.
+# sample FILE PATTERN ARGUMENTS... appends the results of Go benchmarks to $work/FILE.txt. With -p 1, no other package is
+# compiled next to a benchmark.
 sample() {
   local file=$1 pattern=$2
   shift 2
-  go test -run '^$' -bench "$pattern" -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" "$@" | grep -v '^ok\|^PASS' >>"$work/$file.txt"
+  go test -p 1 -run '^$' -bench "$pattern" -benchmem -benchtime "${BENCHTIME:-300ms}" -count "${COUNT:-10}" "$@" | grep -v '^ok\|^PASS' >>"$work/$file.txt"
 }
 
 host() {

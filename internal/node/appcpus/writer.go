@@ -133,7 +133,10 @@ func (w *Writer) render(entries []Entry, invalid func(Entry, error)) (want map[s
 		renderings[name] = r
 		names[i] = slices.Sorted(maps.Keys(r.files))
 		for name, content := range r.files {
-			f := cmp.Or(w.files[name], &file{})
+			f := w.files[name]
+			if f == nil {
+				f = &file{}
+			}
 			files[name] = f
 			dir := path.Dir(name)
 			if want[dir] == nil {
