@@ -85,7 +85,7 @@ We did not measure these figures. No row above compares with them.
 
     make bench                # all parts; the virtual machines take hours
     make bench PARTS=host     # only the benchmarks on this machine, without virtual machines
-    make bench-check          # one minute: only allocations and instructions, compared with bench/record.txt
+    make bench-check          # two minutes: only allocations and instructions, compared with bench/record.txt
 
 ` + "`make bench`" + ` replaces the samples in ` + "`bench/results`" + ` and this page. To compare two sets of samples, use benchstat:
 

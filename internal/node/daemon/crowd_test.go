@@ -220,7 +220,8 @@ func BenchmarkAnnotations(b *testing.B) {
 			before := liveHeap()
 			r = n.start()
 			r.quiet()
-			r.awaitIdle()
+			r.view("listens to the runtime", func(v *telemetry.View) bool { return v.Sources[telemetry.CRIEvents] == telemetry.SourceOK })
+			r.awaitIdle() // a listing follows the connection
 			look, _ := r.resyncFuncs()
 			r.inspect(func(l *Loop) { l.Runtime = there })
 			peak := watchHeap(b, before)
