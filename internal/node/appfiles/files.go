@@ -94,7 +94,7 @@ func (f *Files) Write(plan *pools.Plan, targets []cgroup.Target, now time.Time) 
 	if f.busy || f.result.Err != nil && now.Before(f.retry) {
 		return nil // a fault of one pod does not delay the files of others
 	}
-	made := slices.AppendSeq(make([]appcpus.Entry, 0, len(f.entries)+1), entries) // nearly always one more or fewer
+	made := slices.AppendSeq(make([]appcpus.Entry, 0, len(f.entries)+1), entries) // usually at most one more than before
 	f.entries, f.done, f.busy, f.began = made, true, true, now
 	if whole {
 		f.check, f.retry = false, time.Time{}
