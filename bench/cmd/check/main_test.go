@@ -65,7 +65,7 @@ func TestRunInstructions(t *testing.T) {
 func TestRunHostile(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "record.txt")
 	const quiet, hostile = "BenchmarkA/quiet-2 10 1 ns/op 100 reads/op\n", "BenchmarkA/hostile-2 10 9 ns/op 201 reads/op\n"
-	if err := os.WriteFile(record, []byte(quiet+hostile), 0o600); err != nil {
+	if err := os.WriteFile(record, []byte(quiet+hostile+"BenchmarkB/hostile-2 10 1 ns/op 5 heap-B\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ now, want string }{
@@ -75,10 +75,14 @@ func TestRunHostile(t *testing.T) {
 		"heap":         {quiet + strings.Replace(hostile, "201 reads/op", "200 reads/op 39845888 heap-B", 1), ""},
 		"larger heap":  {quiet + strings.Replace(hostile, "201 reads/op", "200 reads/op 39845889 heap-B", 1), "A/hostile: 39845889 bytes of objects in use; the limit is 39845888"},
 	} {
-		err := run(record, "amd64", strings.NewReader(c.now), &strings.Builder{})
+		err := run(record, "amd64", strings.NewReader(c.now+"BenchmarkB/hostile-2 10 1 ns/op 9 heap-B\n"), &strings.Builder{})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v; want %q", name, err, c.want)
 		}
+	}
+	const missing = "B/hostile: is in the record and was not measured (heap-B)"
+	if err := run(record, "amd64", strings.NewReader(quiet+strings.Replace(hostile, "201", "200", 1)), &strings.Builder{}); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("without the heap: error %v; want %q", err, missing)
 	}
 }
 

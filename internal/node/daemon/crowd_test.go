@@ -231,7 +231,7 @@ func BenchmarkAnnotations(b *testing.B) {
 			}
 			heap := peak()
 			r.checkListings(110, 110)
-			r.inspect(func(l *Loop) { l.memory = memrelease.New() }) // that of resyncFuncs waits for look
+			r.inspect(func(l *Loop) { l.memory = memrelease.New() }) // the release of resyncFuncs waits for look
 			took := r.answerOwners(b, func(answer func()) { answer() })
 			b.ReportMetric(heap, "heap-B")
 			reportP99(b, took)

@@ -137,7 +137,7 @@ func (n *node) listedElsewhere(keeps func(annotation string) bool) *cri.Client {
 	child := exec.Command(os.Args[0], "-test.run=^TestListsElsewhere$")
 	child.Env = append(os.Environ(), listsElsewhere+"="+dir)
 	child.ExtraFiles = []*os.File{inherited}
-	var output bytes.Buffer // not with that of this process, where it would split lines of benchmarks
+	var output bytes.Buffer // separate, because it would split lines of benchmarks
 	child.Stdout, child.Stderr = &output, &output
 	until, err := child.StdinPipe()
 	must(err)

@@ -78,7 +78,7 @@ func (d *exactKill) run() {
 			continue
 		}
 		d.mu.Lock()
-		if err != nil { // the next one would be no other
+		if err != nil { // the next read would fail, too
 			d.err = errors.Join(d.err, err)
 			d.mu.Unlock()
 			return
