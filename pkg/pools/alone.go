@@ -36,15 +36,16 @@ func (in *Input) ordinary(p *Pod) bool {
 }
 
 // Alongside places one Guaranteed pod as [Build] would, without the pods in the shared pool. ok is
-// true only if the guaranteed pool is apart from all others, and all other owners keep their CPUs.
-// Then only Free, Idle, Assignments and Problems of the plan depend on the pod. ok is false in all
-// other cases, and if only a complete plan shows it.
+// true only if all other owners and the other pools keep their CPUs. With Pools.FromShared that
+// requires that the pod gets CPUs that are reserved for it. Then only Free, Idle, Assignments and
+// Problems of the plan depend on the pod. ok is false in all other cases, and if only a complete
+// plan shows it.
 //
 // plan is the plan of in, whose Pods are sorted by UID, and its assignments are in force. p is the
 // only pod with its UID. None of them is changed. assignments are the assignments of all owners,
 // with the pod's.
 func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
-	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || in.Pools.FromShared || !in.Pools.exclusive() || in.hasClaims(p.UID) ||
+	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || !in.Pools.exclusive() || in.hasClaims(p.UID) ||
 		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
 		return PodPlan{}, nil, false
 	}

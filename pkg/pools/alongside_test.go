@@ -17,6 +17,37 @@ import (
 // TestAlongside lets nodes live, and places each of their pods alongside the others after each step.
 func TestAlongside(t *testing.T) { steps(t, 4, 20, checkAlongside) }
 
+// TestAlongsideReserve lets nodes with `from: shared` live. The CPUs of each pod are reserved before it
+// has a container.
+func TestAlongsideReserve(t *testing.T) { steps(t, 4, 2, checkReserved) }
+
+// checkReserved checks like checkAlongside pods that were planned before their containers. It returns
+// the number of such pods with exclusive CPUs.
+func checkReserved(t *testing.T, in pools.Input, _ pools.Plan, now pools.Input) (placed int) {
+	t.Helper()
+	if !in.Pools.FromShared {
+		return 0
+	}
+	for _, p := range guaranteed(now.Pods) {
+		if slices.ContainsFunc(in.Pods, func(o pools.Pod) bool { return o.UID == p.UID }) {
+			continue
+		}
+		sandbox := p
+		sandbox.Containers = nil
+		earlier := in
+		earlier.Pods = append(slices.Clone(in.Pods), sandbox)
+		before := pools.Build(earlier)
+		earlier.Previous = before.Assignments
+		_, _, ok := pools.Alongside(&earlier, &before, p)
+		if ok && !pools.Assigned(before.Assignments, pools.Key{PodUID: p.UID}).IsEmpty() {
+			placed++
+		}
+		now.Pods = []pools.Pod{p}
+		checkAlongside(t, earlier, before, now)
+	}
+	return placed
+}
+
 // checkAlongside checks that pods placed alongside the others get the results of a full plan, and
 // that all others keep theirs. It returns the number of such pods.
 func checkAlongside(t *testing.T, in pools.Input, before pools.Plan, now pools.Input) (placed int) {
@@ -117,5 +148,36 @@ func TestAlongsideLeaves(t *testing.T) {
 				t.Errorf("placed without a full plan = %t; want %t", ok, test.ok)
 			}
 		})
+	}
+}
+
+// TestAlongsideTakesReserve checks that a pod takes CPUs of the shared pool alongside the others only
+// if they were reserved for it.
+func TestAlongsideTakesReserve(t *testing.T) {
+	for reserved, want := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
+		in := pools.Input{
+			Machine: allocate.New(hardware.Machine{Packages: 1, Nodes: 1, L3s: 1, Cores: 4, Threads: 2}.Topology()),
+			Pools:   pools.Pools{Shared: cpuset.Range(0, 7), Guaranteed: cpuset.Range(0, 7), FromShared: true, Floor: 1},
+			Pods:    []pools.Pod{podOf(0, 2)},
+		}
+		if reserved > 0 {
+			sandbox := podOf(1, reserved)
+			sandbox.Containers = nil
+			in.Pods = append(in.Pods, sandbox)
+		}
+		plan := pools.Build(in)
+		of := pools.Assigned(plan.Assignments, pools.Key{PodUID: podOf(1, 2).UID})
+		if of.Len() != reserved {
+			t.Errorf("reserved CPUs = %s; want %d", of, reserved)
+		}
+		p := podOf(1, 2)
+		p.Resources = podOf(1, max(reserved, 2)).Resources
+		placed, _, ok := pools.Alongside(&in, &plan, p)
+		if ok != want {
+			t.Errorf("%d CPUs reserved: placed without a full plan = %t; want %t", reserved, ok, want)
+		}
+		if ok && !placed.Containers[0].CPUs.IsSubsetOf(of) {
+			t.Errorf("%d CPUs reserved: container is on CPUs %s; want some of %s", reserved, placed.Containers[0].CPUs, of)
+		}
 	}
 }

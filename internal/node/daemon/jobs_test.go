@@ -10,9 +10,10 @@ import (
 // jobs counts the jobs of the workers of a loop that have not ended, or whose results
 // have not been posted.
 type jobs struct {
-	mu   sync.Mutex
-	open map[actor.Workers[event]]int
-	loop *Loop
+	mu    sync.Mutex
+	open  map[actor.Workers[event]]int
+	begun int // all jobs so far
+	loop  *Loop
 }
 
 // startWorkers gives a loop workers whose jobs are counted. Wait returns when all jobs
@@ -35,6 +36,7 @@ func (j *jobs) add(w actor.Workers[event], n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.open[w] += n
+	j.begun += max(n, 0)
 }
 
 // queries returns the number of open questions.
@@ -46,14 +48,20 @@ func (j *jobs) queries() int {
 
 // idle reports whether no job is open.
 func (j *jobs) idle() bool {
+	_, idle := j.state()
+	return idle
+}
+
+// state returns the number of all jobs so far, and whether none is open.
+func (j *jobs) state() (begun int, idle bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, n := range j.open {
 		if n > 0 {
-			return false
+			return j.begun, false
 		}
 	}
-	return true
+	return j.begun, true
 }
 
 // countedWorkers are workers whose jobs are counted until their results are posted.

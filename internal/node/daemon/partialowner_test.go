@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,43 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 						t.Errorf("is on %s, and another on %s", answer.Value.Adjustment.CPUs, on)
 					}
 				default: // not before the other container has left
+				}
+			})
+		})
+	}
+}
+
+// TestOwnersTakeTheirReserve checks that an owner that takes CPUs from the shared pool is answered
+// before its full pass if the runtime has reported its pod before. Then the other containers have left
+// the CPUs that the pod reserves. Without the report they leave in the full pass.
+func TestOwnersTakeTheirReserve(t *testing.T) {
+	for _, reported := range []bool{true, false} {
+		t.Run(fmt.Sprintf("reported=%t", reported), func(t *testing.T) {
+			n := driftNode(t)
+			n.YAML = strings.NewReplacer("cpus: 4-7", "from: shared", "cpus: 2-3", "cpus: 2-7").Replace(n.YAML)
+			r := n.start()
+			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+			n.AwaitCPUs(shared, "2-7")
+			r.settled()
+			a := r.asker()
+			r.betweenFullPasses(func(l *Loop) {
+				l.inventory.SetNRI(true)
+				q, answers := a.ofOwner("own", 2)
+				if reported {
+					l.handle(podRun{q.Pod})
+					l.pass()
+					l.schedule = schedule{timers: l.schedule.timers, earliestFull: l.now().Add(time.Hour)}
+				}
+				l.handle(q)
+				l.partialPass(l.now())
+				sendHeld(l)
+				if early := len(answers) > 0; early != reported {
+					t.Errorf("answered before the full pass: %t; want %t", early, reported)
+				}
+				l.runPasses()
+				cpus := answered(t, l, answers)
+				if others := n.State(shared).Effective; cpus.Len() != 2 || others.Overlaps(cpus) || !cpus.Union(others).Equal(cpuset.Range(2, 7)) {
+					t.Errorf("owner is on CPUs %s, and the shared pool on %s; want 2 and 4 of CPUs 2-7", cpus, others)
 				}
 			})
 		})

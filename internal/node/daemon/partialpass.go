@@ -201,7 +201,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	// CPUs that are free in the last plan are free now only if no event has changed the free capacity
 	// since, and if all cgroups of the targets are read. Unidentified and unread containers can be
 	// without a target.
-	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !desired.HasUnread(l.inventory.Objects(), l.last.Plan)
+	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !l.last.HasUnread
 	if !isCurrent || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}

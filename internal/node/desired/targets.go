@@ -197,7 +197,7 @@ func ownersOf(plan pools.Plan) []Owner {
 // dropUnread drops targets with unknown resources. Their containers keep their CPUs.
 func (in *Input) dropUnread(d *Decision, want []cgroup.Target) []cgroup.Target {
 	unread := unreadCgroups(in.Objects, d.Plan)
-	if len(unread) == 0 {
+	if d.HasUnread = len(unread) > 0; !d.HasUnread {
 		return want
 	}
 	kept := want[:0]
@@ -237,9 +237,7 @@ func (in *Input) mustLeave(t *cgroup.Target, owned cpuset.Set) (cpuset.Set, bool
 	return left, cpus.Union(recorded).Overlaps(owned)
 }
 
-// HasUnread reports whether a plan has shared containers with unknown resources.
-func HasUnread(m *inventory.Objects, p pools.Plan) bool { return len(unreadCgroups(m, p)) > 0 }
-
+// unreadCgroups returns the cgroups of shared containers with unknown resources.
 func unreadCgroups(m *inventory.Objects, p pools.Plan) map[cgroup.Path]bool {
 	paths := make(map[cgroup.Path]bool)
 	for _, c := range p.Containers() {

@@ -58,7 +58,7 @@ func TestUnread(t *testing.T) {
 	if diff := cmp.Diff(held, d.Plan.Assignments); diff != "" {
 		t.Errorf("assignments (-want +got):\n%s", diff)
 	}
-	if !desired.HasUnread(m.Objects(), d.Plan) {
+	if !d.HasUnread {
 		t.Error("the plan has no unread container")
 	}
 }
