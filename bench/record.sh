@@ -10,8 +10,9 @@
 #
 #   COUNT=10           samples of each Go benchmark
 #   BENCHTIME=300ms    duration of a sample
-#   ANSWERS=500x       replies and repairs in a sample, from which the 99th percentile is taken
-#   MOVES=100x         replies in a sample for which 500 other containers must change their CPUs first
+#   ANSWERS=500x       replies for exclusive containers, and repairs, in a sample, from which the 99th percentile is taken
+#   SHARED=5000x       replies for shared containers in a sample
+#   MOVES=100x         replies in a sample for which 500 other containers change their CPUs before
 #   REQUESTS=20000     random requests to the kubelet's code and to cpupoold
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,7 +45,8 @@ sample() {
 host() {
   sample go . -skip '^Benchmark(Create|Repair)$' ./pkg/pools ./pkg/cgroup ./internal/node/daemon ./internal/node/view
   sample go 'Look/^1000$' ./internal/node/audit
-  sample go '^Benchmark(Create|Repair)$' -skip '/own-from-shared/' -benchtime "${ANSWERS:-500x}" -timeout 60m ./internal/node/daemon
+  sample go '^BenchmarkCreate$/^shared$' -benchtime "${SHARED:-5000x}" -timeout 60m ./internal/node/daemon
+  sample go '^Benchmark(Create|Repair)$' -skip '/shared$/' -benchtime "${ANSWERS:-500x}" -timeout 60m ./internal/node/daemon
   sample go '^BenchmarkCreate$/^own-from-shared$/^500containers$' -benchtime "${MOVES:-100x}" -timeout 60m ./internal/node/daemon
   sample go 'Analyse/^256cpus$' ./pkg/defrag
   sample go 'Plan/^fresh$/^5000$' ./internal/plugin/size

@@ -186,7 +186,7 @@ func rows() []row {
 		{"statickubelet", false, []string{"hostenv", "inventory", "undo"}},
 		{"desired", false, []string{"audit", "auxiliary", "formula", "hostenv", "hostslices", "inventory", "managers", "noise", "power", "statickubelet", "tune", "undo"}},
 		{"recovery", false, []string{"desired", "inventory"}},
-		{"requests", false, []string{"inventory", "kernelstate", "undo", "waits"}},
+		{"requests", false, []string{"inventory", "kernelstate", "telemetry", "undo", "waits"}},
 		{"partition", false, []string{"desired", "hostenv", "inventory", "kernelstate", "noise", "quiet", "retry", "undo"}},
 		{"appfiles", false, []string{"appcpus", "desired", "inventory", "kernelstate"}},
 		{"units", false, []string{"actor", "desired", "hostenv", "hostslices", "inventory", "kernelstate", "lookup", "retry", "undo"}},

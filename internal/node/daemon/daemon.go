@@ -217,7 +217,7 @@ func newLoop(h hostenv.Host, o Options) (*Loop, error) {
 		cache:     cache,
 		backoffs:  retry.New(),
 		journal:   journal,
-		requests:  requests.New(m, cache, journal, journalTimeout, log),
+		requests:  requests.New(m, cache, journal, journalTimeout, now, log),
 		resizes:   resize.New(m, log),
 		memory:    memrelease.New(),
 	}

@@ -44,7 +44,7 @@ func (a createRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now()) // the runtime has finished the creation before this one
 	if err := l.useClaims(a.Container.Claims, a.Pod.UID, a.Container.Name); err != nil {
 		l.log.Warn("container refused", "pod", a.Pod.Namespace+"/"+a.Pod.Name, "container", a.Container.Name, "error", err)
-		a.Refuse(err)
+		l.requests.Refuse(a.Create, err)
 		return
 	}
 	l.fetchEarlier(l.requests.AddCreate(a.Create, l.settings.Pools.Kubelet))

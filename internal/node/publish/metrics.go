@@ -28,6 +28,7 @@ func (p *Publisher) view(pass *planning.Pass) *telemetry.View {
 		Refused:     p.Refusals.Totals(),
 		RefusedNow:  p.Refusals.Now(),
 		Shortened:   p.Requests.ShortenedWaits(),
+		Replies:     p.Requests.ReplyTimes(),
 		Sources:     p.sources(),
 		HostUnits:   p.Units.HostView(),
 		Partitions:  p.Partitions.Counts(),

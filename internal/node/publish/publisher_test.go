@@ -70,7 +70,7 @@ func newWorld(t *testing.T, yaml string, observe bool) *world {
 		Units: units.New(units.Sources{Host: &h, Settings: settings, Inventory: m, Cache: cache, Journal: journal, Backoffs: backoffs, Log: log}),
 		Drifts: drift.New(drift.Sources{Objects: objects, Cache: cache, Originals: journal.Originals, Backoffs: backoffs, Formula: &facts.Formula, Log: log,
 			AddEvent: func(cgroup.Path, history.Event) {}}),
-		Refusals: refusal.New(objects, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, log),
+		Refusals: refusal.New(objects, facts.Hints, log), Watch: treewatch.New(log), Requests: requests.New(m, cache, journal, time.Second, time.Now, log),
 	}
 	w.Publisher = publish.New(s)
 

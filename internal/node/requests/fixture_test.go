@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.inventory.UseClock(func() time.Time { return w.now })
 	w.cache = kernelstate.New(w, slog.New(slog.DiscardHandler))
-	w.Queue = requests.New(w.inventory, w.cache, w.journal, diskTimeout, slog.New(slog.NewTextHandler(&w.log, nil)))
+	w.Queue = requests.New(w.inventory, w.cache, w.journal, diskTimeout, func() time.Time { return w.now }, slog.New(slog.NewTextHandler(&w.log, nil)))
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
+	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -25,6 +26,7 @@ type Queue struct {
 	cache       *kernelstate.Cache
 	journal     *undo.Journal
 	diskTimeout time.Duration
+	clock       func() time.Time
 	log         *slog.Logger
 
 	creates  []*Create // the runtime sends one at a time, and may cancel it
@@ -36,7 +38,8 @@ type Queue struct {
 	// failed holds the containers whose last update was not made. Their updates go through
 	// a worker until one succeeds: one hung shim would otherwise block every creation on the
 	// node.
-	failed map[string]bool
+	failed  map[string]bool
+	replies replyTimes
 }
 
 // heldReply is a reply that waits for the journal.
@@ -47,10 +50,12 @@ type heldReply struct {
 	due    time.Time // then the reply goes out without the disk
 }
 
-// New returns a queue without requests. A reply waits for the journal for at most diskTimeout.
-func New(m *inventory.Inventory, cache *kernelstate.Cache, journal *undo.Journal, diskTimeout time.Duration, log *slog.Logger) *Queue {
+// New returns a queue without requests. A reply waits for the journal for at most diskTimeout. clock
+// measures the replies.
+func New(m *inventory.Inventory, cache *kernelstate.Cache, journal *undo.Journal, diskTimeout time.Duration, clock func() time.Time, log *slog.Logger) *Queue {
 	return &Queue{
-		inventory: m, cache: cache, journal: journal, diskTimeout: diskTimeout, log: log,
+		inventory: m, cache: cache, journal: journal, diskTimeout: diskTimeout, clock: clock, log: log,
+		replies: replyTimes{creates: telemetry.NewHistogram(), starts: telemetry.NewHistogram()},
 		updates: make(map[string]*update), failed: make(map[string]bool),
 	}
 }
@@ -117,7 +122,7 @@ func (q *Queue) AnswerCreates(now time.Time, decide func(*Create) (nri.Reply, er
 		if err != nil {
 			q.inventory.CancelCreate(a.Container.ID)
 			q.dropUpdates(a)
-			a.Answer(nri.Reply{}, err)
+			q.answerCreate(a, nri.Reply{}, err)
 			again = true
 			return true
 		}
@@ -158,7 +163,7 @@ func (q *Queue) Release(now time.Time) (canceled []string) {
 			q.abandon(r.create)
 		default:
 			q.scheduleUpdates(r.create, now)
-			r.create.Answer(r.reply, nil)
+			q.answerCreate(r.create, r.reply, nil)
 		}
 		return true
 	})
@@ -196,7 +201,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 		}
 		q.budget.End(&a.wait, now)
 		if !waiting {
-			a.Answer(struct{}{}, err)
+			q.answerStart(a, err)
 		}
 		return true
 	})
@@ -206,7 +211,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 // Allow lets the first process of a container continue.
 func (q *Queue) Allow(a *Start, now time.Time) {
 	q.budget.End(&a.wait, now)
-	a.Answer(struct{}{}, nil)
+	q.answerStart(a, nil)
 	q.starts = slices.DeleteFunc(q.starts, func(o *Start) bool { return o == a })
 }
 

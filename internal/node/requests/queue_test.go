@@ -207,6 +207,27 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestReplyTimes checks that times of replies and refusals are counted, and times of canceled requests are not.
+func TestReplyTimes(t *testing.T) {
+	w := newWorld(t)
+	since := w.now
+	w.now = w.now.Add(3 * time.Second)
+	w.Refuse(requests.NewCreate(cri.Pod{}, cri.Container{}, since, nil), errRefused)
+	for decision, canceled := range map[error]<-chan struct{}{nil: nil, requests.ErrUndecided: w.canceled} {
+		w.AddStart(requests.NewStart("c", since.Add(time.Second), canceled))
+		if canceled != nil {
+			close(w.canceled)
+		}
+		w.AnswerStarts(w.now, func(*requests.Start) (*pools.PodPlan, error) { return nil, decision })
+	}
+	got := w.ReplyTimes()
+	for kind, want := range map[string]float64{"create": 3, "start": 2} {
+		if h := got[kind]; h.Count != 1 || h.Sum != want {
+			t.Errorf("%s: %d replies in %v s; want 1 in %v s", kind, h.Count, h.Sum, want)
+		}
+	}
+}
+
 // TestAllow checks that a start is answered once, and that its container counts as starting from
 // the first call of MarkStarting on.
 func TestAllow(t *testing.T) {

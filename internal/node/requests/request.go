@@ -27,10 +27,6 @@ func NewCreate(pod cri.Pod, container cri.Container, since time.Time, canceled <
 	return &Create{request: request[nri.Reply]{Question: waits.Ask[nri.Reply](canceled), since: since}, Pod: pod, Container: container}
 }
 
-// Refuse answers that the runtime must not create the container. The queue does not have the request
-// then.
-func (a *Create) Refuse(why error) { a.Answer(nri.Reply{}, why) }
-
 // Start asks whether the first process of a container may continue.
 type Start struct {
 	request[struct{}]

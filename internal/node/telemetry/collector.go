@@ -159,6 +159,9 @@ func (e emitter) refusals(v *View) {
 	each(e, refusals, v.Refused)
 	e.emit(refusedNow, float64(v.RefusedNow))
 	e.emit(shortenedWaits, float64(v.Shortened))
+	for kind, h := range v.Replies {
+		e.histogram(replyTime, h, kind)
+	}
 }
 
 func (e emitter) placement(v *View) {

@@ -44,6 +44,7 @@ const (
 	containerSeconds    = "cpupoold_container_cpu_seconds_total"
 	containerRequest    = "cpupoold_container_requested_cpus"
 	containerThrottle   = "cpupoold_container_cpu_throttled_seconds_total"
+	replyTime           = "cpupoold_reply_seconds"
 	shortenedWaits      = "cpupoold_shortened_waits_total"
 	driftsTotal         = "cpupoold_drift_total"
 	driftsRepaired      = "cpupoold_drift_repaired_total"
@@ -117,6 +118,7 @@ func specs() []spec {
 		{hostUnit, "1 for the state of a unit of host services (hostSlices). With foreign, an administrator has set its CPUs; with inside, it is in another unit with a pool. Other states: confined, holds-pods, absent, unknown.", gauge, []string{"unit", "state"}},
 		{refusals, "Containers and units that were refused exclusive CPUs since the daemon's start, by code.", counter, []string{"code"}},
 		{refusedNow, "Containers and units that are refused exclusive CPUs now.", gauge, nil},
+		{replyTime, "Time from a request of the runtime (NRI) to the daemon's reply, by request: create (before the creation of a container) and start (before its first process continues). The runtime sends no other request in this time.", histogram, []string{"request"}},
 		{shortenedWaits, "Requests of the runtime (NRI) that the daemon decided after less than one second of waiting, because waits of earlier requests had used its time for waiting. Such a container is refused, or gets other CPUs than after a longer wait.", counter, nil},
 		{driftsTotal, "External writes to cgroups in the desired state, by cause and by file of the cgroup. Causes: systemd_reload, runtime, kubelet, and unknown without clear evidence. Each write ends as repaired, or its cgroup is removed; the others are in cpupoold_drift_open. Writes of weights, quotas and memory nodes are repaired but not counted while the runtime or systemd records a value for the daemon.", counter, []string{"cause", "property"}},
 		{driftsRepaired, "Repaired external writes of cpupoold_drift_total. The cgroups of the other writes were removed before the repair.", counter, []string{"cause", "property"}},

@@ -183,6 +183,7 @@ func view() *telemetry.View {
 		Observed:  map[string]int{"file": 3},
 		Refused:   map[string]uint64{"TooFew": 3, "Floor": 1},
 		Shortened: 2, RefusedNow: 2,
+		Replies: map[string]telemetry.Histogram{"create": {Count: 3, Sum: 0.5, Buckets: map[float64]uint64{0.25: 2}}, "start": telemetry.NewHistogram()},
 	}
 }
 

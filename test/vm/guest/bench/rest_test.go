@@ -192,20 +192,25 @@ func switchesOf(t *testing.T, pid string) int64 {
 // passesOf asks the daemon how many passes it has made.
 func passesOf(t *testing.T) int64 {
 	t.Helper()
+	return int64(metric(t, "cpupoold_passes_total{"))
+}
+
+// metric returns the sum of the daemon's samples with a prefix.
+func metric(t *testing.T, prefix string) (sum float64) {
+	t.Helper()
 	response, err := http.Get(metricsURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var n float64
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if name, value, _ := strings.Cut(lines.Text(), " "); strings.HasPrefix(name, "cpupoold_passes_total{") {
+		if name, value, _ := strings.Cut(lines.Text(), " "); strings.HasPrefix(name, prefix) {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			n += v
+			sum += v
 		}
 	}
-	return int64(n)
+	return sum
 }
