@@ -36,9 +36,9 @@ func (in *Input) ordinary(p *Pod) bool {
 }
 
 // Alongside places one Guaranteed pod as [Build] would, without the pods in the shared pool. ok is
-// true only if all other owners and the other pools keep their CPUs. With Pools.FromShared that
-// requires that the pod gets CPUs that are reserved for it. Then only Free, Idle, Assignments and
-// Problems of the plan depend on the pod. ok is false in all other cases, and if only a complete
+// true only if all other owners and the other pools keep their CPUs. With Pools.FromShared the pod
+// has these CPUs already, as the reserve of the pod or from an earlier container. Then only Free, Idle,
+// Assignments and Problems of the plan depend on the pod. ok is false in all other cases, and if only a complete
 // plan shows it.
 //
 // plan is the plan of in, whose Pods are sorted by UID, and its assignments are in force. p is the
@@ -46,7 +46,7 @@ func (in *Input) ordinary(p *Pod) bool {
 // with the pod's.
 func Alongside(in *Input, plan *Plan, p Pod) (placed PodPlan, assignments []Assignment, ok bool) {
 	if p.Gone || p.UID == "" || p.QoS != QoSGuaranteed || in.Pools.Kubelet || !in.Pools.exclusive() || in.hasClaims(p.UID) ||
-		in.Namespaces.Asked || !plan.Theirs.IsEmpty() {
+		in.Namespaces.Asked || !plan.Theirs.IsEmpty() || in.Pools.FromShared && !in.Resting.IsEmpty() {
 		return PodPlan{}, nil, false
 	}
 	pods, ok := owning(in.Pods, p)

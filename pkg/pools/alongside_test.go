@@ -127,9 +127,12 @@ func TestAlongsideLeaves(t *testing.T) {
 		"another is unread":  {func(in *pools.Input) { in.Pods[1].Unread = true }, podOf(1, 2), false},
 		"another is foreign": {func(in *pools.Input) { in.Pods[1].Containers[0].Foreign = &pools.Foreign{Manager: "x"} }, podOf(1, 2), false},
 		"the kubelet places": {func(in *pools.Input) { in.Pools.Kubelet = true }, podOf(1, 2), false},
-		"namespaces count":   {func(in *pools.Input) { in.Namespaces.Asked = true }, podOf(1, 2), false},
-		"it has gone":        {pod: gone},
-		"it shares":          {pod: shares},
+		"CPUs rest": {change: func(in *pools.Input) {
+			in.Pools.FromShared, in.Pools.Shared, in.Resting = true, cpuset.Range(0, 7), cpuset.Of(6, 7)
+		}, pod: podOf(1, 2), ok: false},
+		"namespaces count": {func(in *pools.Input) { in.Namespaces.Asked = true }, podOf(1, 2), false},
+		"it has gone":      {pod: gone},
+		"it shares":        {pod: shares},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := pools.Input{

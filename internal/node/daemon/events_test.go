@@ -32,7 +32,7 @@ func TestEventScopes(t *testing.T) {
 		written{}, written{err: failed}, unitRead{}, recordRead{}, saved{upTo: upTo}, saved{err: failed},
 		filesWritten{}, filesWritten{appcpus.Result{Err: failed}}, systemdReloaded{}, reloadsLost{}, unitsLost{}, unitWoken{}, unitResult{},
 		hintsArrived{}, kubeletArrived{}, cpuWatchChanged{}, cpusChanged{}, treeWatched{}, permissionsChanged{}, tuned{},
-		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, createRequest{}, startRequest{}, updateRequest{}, updateSettled{}, resizeSeen{},
+		nriChanged{}, synchronized{}, podRun{}, podResized{}, podHint{}, containerHint{}, createRequest{}, startRequest{}, updateRequest{}, updateRequest{asked: cri.Resources{Shares: 2}}, updateSettled{}, resizeSeen{},
 		moveRequest{}, refusedStopped{}, threadsScanned{}, claimChange{},
 	} {
 		name := reflect.TypeOf(e).String()
@@ -51,10 +51,10 @@ func TestEventScopes(t *testing.T) {
 	}
 	// The events that can need less than a full pass.
 	maps.Copy(want, map[string][]scope{
-		"createRequest": {scopeAnswer}, "startRequest": {scopeOne}, "podHint": {scopeOne}, "containerHint": {scopeOne},
+		"createRequest": {scopeAnswer}, "startRequest": {scopeOne}, "podHint": {scopeAnswer}, "containerHint": {scopeAnswer},
 		"runtimeEvent": {scopeOne, scopeAll}, "podFetched": {scopeAll, scopeOne}, "containerFetched": {scopeAll, scopeOne},
-		"unitRead": {scopeOne}, "recordRead": {scopeOne}, "written": {scopeOne, scopeAll},
-		"saved": {scopeNone, scopeAnswer}, "filesWritten": {scopeAnswer, scopeAll}, "threadsScanned": {scopeAnswer},
+		"unitRead": {scopeOne}, "recordRead": {scopeOne}, "written": {scopeAnswer, scopeAll},
+		"saved": {scopeNone, scopeAnswer}, "filesWritten": {scopeAnswer, scopeAll}, "threadsScanned": {scopeAnswer}, "updateRequest": {scopeAnswer, scopeAll},
 	})
 	for _, scopes := range []map[string][]scope{got, want} {
 		for _, s := range scopes {

@@ -74,6 +74,12 @@ type scoped interface {
 	scope(l *Loop) scope
 }
 
+// podEvent is an event that concerns one pod if its scope is scopeOne.
+type podEvent interface {
+	// sandbox returns the id of the pod's sandbox, or "" if it is unknown.
+	sandbox(l *Loop) string
+}
+
 // scope is the part of the node that an event can concern.
 type scope int
 

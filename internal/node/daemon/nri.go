@@ -185,7 +185,7 @@ func (e podResized) apply(l *Loop) { l.inventory.Objects().Pod(e.id).SetTotal(e.
 // containerHint reports a change of a container.
 type containerHint struct{ id string }
 
-func (containerHint) scope(*Loop) scope { return scopeOne }
+func (containerHint) scope(*Loop) scope { return scopeAnswer }
 
 func (e containerHint) apply(l *Loop) {
 	if l.inventory.Objects().Container(e.id) != nil {
@@ -196,7 +196,7 @@ func (e containerHint) apply(l *Loop) {
 // podHint reports a change of a pod.
 type podHint struct{ id string }
 
-func (podHint) scope(*Loop) scope { return scopeOne }
+func (podHint) scope(*Loop) scope { return scopeAnswer }
 
 func (e podHint) apply(l *Loop) {
 	if l.inventory.Objects().Pod(e.id) != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -29,6 +30,20 @@ type runtimeEvent struct{ cri.Event }
 // With NRI the daemon places containers before they exist.
 func (e runtimeEvent) scope(l *Loop) scope {
 	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.Objects().HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
+}
+
+func (e runtimeEvent) sandbox(l *Loop) string { return cmp.Or(e.PodID, l.sandboxOf(e.ContainerID)) }
+
+// sandboxOf returns the sandbox with an id, or the sandbox of the container with the id. It returns ""
+// if the inventory has neither.
+func (l *Loop) sandboxOf(id string) string {
+	if l.inventory.Objects().Pod(id) != nil {
+		return id
+	}
+	if c := l.inventory.Objects().Container(id); c != nil {
+		return c.Container.PodID
+	}
+	return ""
 }
 
 func (e runtimeEvent) apply(l *Loop) {
@@ -73,6 +88,8 @@ func (e podFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Pod(e.ID) == nil))
 }
 
+func (e podFetched) sandbox(*Loop) string { return e.ID }
+
 func (e podFetched) apply(l *Loop) {
 	if l.inventory.PutPod(e.PodStatus) {
 		l.notices.Removed.Fetched(e.ID)
@@ -87,6 +104,8 @@ type containerFetched struct{ lookup.ContainerStatus }
 func (e containerFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
 }
+
+func (e containerFetched) sandbox(l *Loop) string { return l.sandboxOf(e.ID) }
 
 func (e containerFetched) apply(l *Loop) {
 	isNew := l.inventory.Objects().Container(e.ID) == nil

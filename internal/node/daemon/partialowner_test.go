@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -186,8 +185,40 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 // before its full pass if the runtime has reported its pod before. Then the other containers have left
 // the CPUs that the pod reserves. Without the report they leave in the full pass.
 func TestOwnersTakeTheirReserve(t *testing.T) {
-	for _, reported := range []bool{true, false} {
-		t.Run(fmt.Sprintf("reported=%t", reported), func(t *testing.T) {
+	report := func(_ *node, l *Loop, _ string, pod cri.Pod) {
+		l.handle(podRun{pod})
+		l.runPasses()
+	}
+	for name, test := range map[string]struct {
+		before func(n *node, l *Loop, shared string, pod cri.Pod)
+		early  bool
+	}{
+		"pod not reported": {},
+		"pod reported":     {report, true},
+		"details of the pod fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
+			report(n, l, shared, pod)
+			l.handle(podFetched{lookup.PodStatus{Pod: pod}})
+		}, true},
+		"record of another container written": {func(n *node, l *Loop, shared string, pod cri.Pod) {
+			report(n, l, shared, pod)
+			l.handle(written{write: cgroup.Write{Path: l.inventory.Objects().Container(shared).Path, Container: shared, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "4-7"}})
+		}, true},
+		"another pod fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
+			report(n, l, shared, pod)
+			l.handle(podFetched{lookup.PodStatus{Pod: l.inventory.Objects().Container(shared).Pod().Pod}})
+		}, false},
+		"two pods fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
+			report(n, l, shared, pod)
+			l.handle(podFetched{lookup.PodStatus{Pod: l.inventory.Objects().Container(shared).Pod().Pod}})
+			l.handle(podFetched{lookup.PodStatus{Pod: pod}})
+		}, false},
+		"another container returns to the CPUs": {func(n *node, l *Loop, shared string, pod cri.Pod) {
+			report(n, l, shared, pod)
+			n.WriteFile(shared, cgroup.FileCPUs, "2-7")
+			l.cache.Invalidate(l.inventory.Objects().Container(shared).Path) // as after a notice
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			n := driftNode(t)
 			n.YAML = strings.NewReplacer("cpus: 4-7", "from: shared", "cpus: 2-3", "cpus: 2-7").Replace(n.YAML)
 			r := n.start()
@@ -198,21 +229,26 @@ func TestOwnersTakeTheirReserve(t *testing.T) {
 			r.betweenFullPasses(func(l *Loop) {
 				l.inventory.SetNRI(true)
 				q, answers := a.ofOwner("own", 2)
-				if reported {
-					l.handle(podRun{q.Pod})
-					l.pass()
-					l.schedule = schedule{timers: l.schedule.timers, earliestFull: l.now().Add(time.Hour)}
+				if test.before != nil {
+					test.before(n, l, shared, q.Pod)
 				}
 				l.handle(q)
 				l.partialPass(l.now())
 				sendHeld(l)
-				if early := len(answers) > 0; early != reported {
-					t.Errorf("answered before the full pass: %t; want %t", early, reported)
+				if early := len(answers) > 0; early != test.early {
+					t.Errorf("answered before the full pass: %t; want %t", early, test.early)
 				}
-				l.runPasses()
-				cpus := answered(t, l, answers)
-				if others := n.State(shared).Effective; cpus.Len() != 2 || others.Overlaps(cpus) || !cpus.Union(others).Equal(cpuset.Range(2, 7)) {
-					t.Errorf("owner is on CPUs %s, and the shared pool on %s; want 2 and 4 of CPUs 2-7", cpus, others)
+				check := func(cpus cpuset.Set) {
+					t.Helper()
+					if others := n.State(shared).Effective; cpus.Len() != 2 || others.Overlaps(cpus) || !cpus.Union(others).Equal(cpuset.Range(2, 7)) {
+						t.Errorf("owner is on CPUs %s, and the shared pool on %s; want 2 and 4 of CPUs 2-7", cpus, others)
+					}
+				}
+				if test.early {
+					check(answered(t, l, answers))
+				}
+				if l.runPasses(); !test.early {
+					check(answered(t, l, answers))
 				}
 			})
 		})

@@ -198,10 +198,9 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if placed, ok = pools.Alone(&l.last.Input, &l.last.Plan, pod); ok {
 		return placed, nil, true
 	}
-	// CPUs that are free in the last plan are free now only if no event has changed the free capacity
-	// since, and if all cgroups of the targets are read. Unidentified and unread containers can be
-	// without a target.
-	isCurrent := !l.schedule.changed && !l.cache.HasStale() && l.notices.Unidentified.IsEmpty() && !l.last.HasUnread
+	// The last plan is current only if no event has changed other owners since, and if all cgroups of the
+	// targets are read. Unidentified and unread containers can be without a target.
+	isCurrent := l.schedule.concernsOnly(l.sandboxOf(container)) && l.notices.Unidentified.IsEmpty() && !l.last.HasUnread && l.readStale(now)
 	if !isCurrent || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}
@@ -210,6 +209,23 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
 	}
 	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
+}
+
+// readStale reads the targets that are to be read again. It reports whether all cgroups are read. A
+// worker that writes records makes a cgroup stale with each of them.
+func (l *Loop) readStale(now time.Time) bool {
+	if !l.cache.HasStale() {
+		return true
+	}
+	var stale []cgroup.Target
+	for i := range l.last.Targets {
+		if t := &l.last.Targets[i]; l.cache.IsStale(t.Path) {
+			stale = append(stale, *t)
+		}
+	}
+	gone, unreadable := l.cache.Read(stale, l.inventory.Objects())
+	l.followDrifts(now)
+	return len(gone)+len(unreadable) == 0 && !l.cache.HasStale()
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod

@@ -44,7 +44,13 @@ type written struct {
 	skipped bool // not made, because it would have restored older CPUs
 }
 
-func (e written) scope(*Loop) scope { return oneUnless(e.err != nil || e.skipped) }
+// scope: a record that is written affects no other container.
+func (e written) scope(*Loop) scope {
+	if e.err != nil || e.skipped {
+		return scopeAll
+	}
+	return scopeAnswer
+}
 
 func (e written) apply(l *Loop) {
 	now := l.now()

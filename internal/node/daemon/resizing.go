@@ -71,6 +71,14 @@ type updateRequest struct {
 	waits.Question[cri.Resources]
 }
 
+// scope: an update without shares is no resize. The runtime also requests the daemon's own updates.
+func (u updateRequest) scope(*Loop) scope {
+	if u.asked.Shares == 0 {
+		return scopeAnswer
+	}
+	return scopeAll
+}
+
 func (u updateRequest) apply(l *Loop) {
 	l.settleUpdates(true, l.now())
 	e := l.inventory.Objects().Container(u.id)

@@ -37,7 +37,8 @@ type schedule struct {
 	answered     bool          // A full pass is due after the reply to a new owner.
 	soon         bool          // a delayed full pass is due
 	files        []cgroup.Path // cgroups to repair, each once
-	changed      bool          // since the last plan
+	changed      bool          // by events since the last plan that concern several pods
+	sandbox      string        // the only pod that other events since the last plan concern
 	earliestFull time.Time     // the earliest delayed full pass
 }
 
@@ -48,9 +49,23 @@ func (s *schedule) add(c scope) {
 	s.full = s.full || c == scopeAll || s.answered && c != scopeNone
 }
 
-// addRepair schedules the repair of a placed cgroup to which another process has written.
-func (s *schedule) addRepair(p cgroup.Path) {
+// addPod schedules the pass for an event with scopeOne that concerns the pod of a sandbox.
+func (s *schedule) addPod(sandbox string) {
+	changed := s.changed || s.sandbox != "" && s.sandbox != sandbox
 	s.add(scopeOne)
+	s.changed, s.sandbox = changed, sandbox
+}
+
+// concernsOnly reports whether all events since the last plan that can change owners concern the pod of a
+// sandbox.
+func (s *schedule) concernsOnly(sandbox string) bool {
+	return !s.changed && (s.sandbox == "" || s.sandbox == sandbox)
+}
+
+// addRepair schedules the repair of a placed cgroup to which another process has written. Repairs
+// precede answers, and change no owner.
+func (s *schedule) addRepair(p cgroup.Path) {
+	s.add(scopeAnswer)
 	if !slices.Contains(s.files, p) {
 		s.files = append(s.files, p)
 	}

@@ -84,7 +84,15 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 
 // handle schedules the pass that an event needs, and applies the event.
 func (l *Loop) handle(e event) {
-	l.schedule.add(l.scopeOf(e))
+	scope, sandbox := l.scopeOf(e), ""
+	if of, ok := e.(podEvent); ok && scope == scopeOne {
+		sandbox = of.sandbox(l)
+	}
+	if sandbox != "" {
+		l.schedule.addPod(sandbox)
+	} else {
+		l.schedule.add(scope)
+	}
 	if _, own := e.(ownResult); !own {
 		l.planner.Kubelet.Invalidate()
 	}
@@ -129,7 +137,7 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred, l.planner.Quiet.Defers) || !l.requests.IsEmpty() || !l.moves.IsEmpty()
+	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred, l.planner.Quiet.Defers) || l.requests.IsWaiting() || !l.moves.IsEmpty()
 }
 
 // runPasses makes the passes that are due.

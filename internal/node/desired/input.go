@@ -61,7 +61,8 @@ type Decision struct {
 	Owned   cpuset.Set           // exclusive CPUs of the plan, with idle siblings
 	// Auxiliary are the cgroups in pods that belong to no container.
 	Auxiliary []inspect.Auxiliary
-	HasUnread bool // shared containers with unknown resources, which can be without a target
+	// HasUnread reports whether shared containers have unknown resources. They can be without a target.
+	HasUnread bool
 }
 
 // Decide returns the desired state of the node.

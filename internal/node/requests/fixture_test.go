@@ -99,6 +99,14 @@ func (w *world) change() {
 	w.now = w.now.Add(time.Millisecond)
 }
 
+// checkTimes checks the number of decided requests of a kind, and the sum of their times in seconds.
+func (w *world) checkTimes(kind string, count uint64, sum float64) {
+	w.t.Helper()
+	if h := w.ReplyTimes()[kind]; h.Count != count || h.Sum != sum {
+		w.t.Errorf("%s: %d times, sum %v s; want %d, %v s", kind, h.Count, h.Sum, count, sum)
+	}
+}
+
 // next returns the time until the next deadline of the queue, 0 without one.
 func (w *world) next() time.Duration {
 	var next time.Time

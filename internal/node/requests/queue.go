@@ -8,7 +8,6 @@ import (
 
 	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
-	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
 	"github.com/cpupoold/cpupoold/internal/node/waits"
 	"github.com/cpupoold/cpupoold/pkg/nri"
@@ -55,7 +54,7 @@ type heldReply struct {
 func New(m *inventory.Inventory, cache *kernelstate.Cache, journal *undo.Journal, diskTimeout time.Duration, clock func() time.Time, log *slog.Logger) *Queue {
 	return &Queue{
 		inventory: m, cache: cache, journal: journal, diskTimeout: diskTimeout, clock: clock, log: log,
-		replies: replyTimes{creates: telemetry.NewHistogram(), starts: telemetry.NewHistogram()},
+		replies: newReplyTimes(),
 		updates: make(map[string]*update), failed: make(map[string]bool),
 	}
 }
@@ -88,6 +87,12 @@ func (q *Queue) MarkStarting() {
 
 // IsEmpty reports whether no request waits for a decision.
 func (q *Queue) IsEmpty() bool { return len(q.creates)+len(q.starts) == 0 }
+
+// IsWaiting reports whether a request waits because it could not be decided.
+func (q *Queue) IsWaiting() bool {
+	return slices.ContainsFunc(q.creates, func(a *Create) bool { return !a.wait.Until().IsZero() }) ||
+		slices.ContainsFunc(q.starts, func(a *Start) bool { return !a.wait.Until().IsZero() })
+}
 
 // NextCreate returns the oldest creation without a decision, or nil.
 func (q *Queue) NextCreate() *Create { return first(q.creates) }
@@ -183,6 +188,7 @@ func (q *Queue) HeldUntil() time.Time {
 // abandon drops a request that the runtime has canceled. The runtime may create the container
 // nevertheless, and only the request states that another plugin places it.
 func (q *Queue) abandon(a *Create) {
+	q.replies.creates.Observe(q.clock().Sub(a.since).Seconds())
 	q.inventory.AbandonCreate(a.Container.ID)
 	q.dropUpdates(a)
 	q.canceled = append(q.canceled, a.Container.ID)
@@ -200,8 +206,9 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 			return false
 		}
 		q.budget.End(&a.wait, now)
+		q.replies.starts.Observe(q.clock().Sub(a.since).Seconds())
 		if !waiting {
-			q.answerStart(a, err)
+			a.Answer(struct{}{}, err)
 		}
 		return true
 	})
@@ -211,7 +218,8 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 // Allow lets the first process of a container continue.
 func (q *Queue) Allow(a *Start, now time.Time) {
 	q.budget.End(&a.wait, now)
-	q.answerStart(a, nil)
+	q.replies.starts.Observe(q.clock().Sub(a.since).Seconds())
+	a.Answer(struct{}{}, nil)
 	q.starts = slices.DeleteFunc(q.starts, func(o *Start) bool { return o == a })
 }
 

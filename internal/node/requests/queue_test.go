@@ -88,6 +88,11 @@ func TestCreate(t *testing.T) {
 			if held := !w.HeldUntil().IsZero(); held != c.held {
 				t.Errorf("held: %t; want %t", held, c.held)
 			}
+			if c.open || c.held {
+				w.checkTimes("create", 0, 0)
+			} else {
+				w.checkTimes("create", 1, 0.001) // change takes a millisecond
+			}
 			e := w.inventory.Objects().Container("c")
 			if (e != nil) != c.known || c.canceled != nil && e != nil && e.IsAsked() {
 				t.Errorf("the inventory knows %+v; want %t", e, c.known)
@@ -200,32 +205,28 @@ func TestStart(t *testing.T) {
 			if again || ok != c.replied || !errors.Is(got.Err, c.err) || w.IsEmpty() == c.open {
 				t.Errorf("again %t, replied %t, %v, open %t; want %+v", again, ok, got.Err, !w.IsEmpty(), c)
 			}
-			if wait := w.next(); (wait == waits.Timeout) != c.open {
-				t.Errorf("waits for %v; open %t", wait, c.open)
+			if wait := w.next(); (wait == waits.Timeout) != c.open || w.IsWaiting() != c.open {
+				t.Errorf("waits for %v, waiting %t; open %t", wait, w.IsWaiting(), c.open)
+			}
+			if c.open {
+				w.checkTimes("start", 0, 0)
+			} else {
+				w.checkTimes("start", 1, 0)
 			}
 		})
 	}
 }
 
-// TestReplyTimes checks that times of replies and refusals are counted, and times of canceled requests are not.
-func TestReplyTimes(t *testing.T) {
+// TestRefuse checks that a refusal without the queue is sent, and that its time counts.
+func TestRefuse(t *testing.T) {
 	w := newWorld(t)
-	since := w.now
+	a := requests.NewCreate(cri.Pod{}, cri.Container{}, w.now, nil)
 	w.now = w.now.Add(3 * time.Second)
-	w.Refuse(requests.NewCreate(cri.Pod{}, cri.Container{}, since, nil), errRefused)
-	for decision, canceled := range map[error]<-chan struct{}{nil: nil, requests.ErrUndecided: w.canceled} {
-		w.AddStart(requests.NewStart("c", since.Add(time.Second), canceled))
-		if canceled != nil {
-			close(w.canceled)
-		}
-		w.AnswerStarts(w.now, func(*requests.Start) (*pools.PodPlan, error) { return nil, decision })
+	w.Refuse(a, errRefused)
+	if got, ok := replied(a.Reply()); !ok || !errors.Is(got.Err, errRefused) {
+		t.Errorf("replied: %t, %v; want %v", ok, got.Err, errRefused)
 	}
-	got := w.ReplyTimes()
-	for kind, want := range map[string]float64{"create": 3, "start": 2} {
-		if h := got[kind]; h.Count != 1 || h.Sum != want {
-			t.Errorf("%s: %d replies in %v s; want 1 in %v s", kind, h.Count, h.Sum, want)
-		}
-	}
+	w.checkTimes("create", 1, 3)
 }
 
 // TestAllow checks that a start is answered once, and that its container counts as starting from
@@ -255,6 +256,7 @@ func TestAllow(t *testing.T) {
 	if got, ok := replied(a.Reply()); !ok || got.Err != nil || w.NextStart() != nil {
 		t.Errorf("reply %+v, %t; want one without an error", got, ok)
 	}
+	w.checkTimes("start", 1, 0)
 	w.inventory.PutContainer(statusOf(container("c", ""), cri.Created))
 	if w.AddStart(requests.NewStart("c", w.now, w.canceled)) {
 		t.Error("a container that the runtime has reported is fetched")

@@ -41,9 +41,12 @@ type Histogram struct {
 
 // NewHistogram returns an empty histogram. Its bounds fit repairs and placements: a write to
 // a file takes less than a millisecond, a call of the runtime or systemd on a busy node
-// seconds.
-func NewHistogram() Histogram {
+// seconds. more are further bounds.
+func NewHistogram(more ...float64) Histogram {
 	h := Histogram{Buckets: make(map[float64]uint64)}
+	for _, bound := range more {
+		h.Buckets[bound] = 0
+	}
 	for _, bound := range []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60} {
 		h.Buckets[bound] = 0
 	}
