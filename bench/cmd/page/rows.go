@@ -143,7 +143,7 @@ func virtual() []row {
 		{anchor: "memory-restart", text: "memory (RssAnon) when idle, daemon restarted on 250 containers", value: of("vm", "Rest/restarted", "RssAnon-B"), unit: "B", limit: 20 << 20, repeat: vmCommand},
 		{anchor: "placement", text: "start of an exclusive container until the daemon has verified its CPUs; negative: verified before the start", value: of("vm", "Placement", "started-sec"), unit: "s", repeat: vmCommand},
 		{
-			anchor: "row", text: "decisions of the daemon about 25 exclusive containers in a row, from the arrival of the requests, share of the runtime's time", unit: "%", limit: 2, repeat: vmCommand,
+			anchor: "row", text: "replies of the daemon for 25 exclusive containers in a row, from the arrival of each request, share of the runtime's time", unit: "%", limit: 2, repeat: vmCommand,
 			value: combine(func(v ...float64) float64 { return 100 * v[0] / v[1] }, of("vm", "Row", "reply-sec"), of("vm", "Row", "row-sec")),
 		},
 		{

@@ -74,9 +74,10 @@ type scoped interface {
 	scope(l *Loop) scope
 }
 
-// podEvent is an event that concerns one pod if its scope is scopeOne.
-type podEvent interface {
-	// sandbox returns the id of the pod's sandbox, or "" if it is unknown.
+// sandboxEvent is an event that can concern only one sandbox.
+type sandboxEvent interface {
+	// sandbox returns the id of the sandbox, or "" if the event can concern other cgroups. The loop calls
+	// it before apply.
 	sandbox(l *Loop) string
 }
 

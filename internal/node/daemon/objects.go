@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -32,16 +31,13 @@ func (e runtimeEvent) scope(l *Loop) scope {
 	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.Objects().HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
 }
 
-func (e runtimeEvent) sandbox(l *Loop) string { return cmp.Or(e.PodID, l.sandboxOf(e.ContainerID)) }
+func (e runtimeEvent) sandbox(l *Loop) string { return l.knownSandbox(e.ContainerID) }
 
-// sandboxOf returns the sandbox with an id, or the sandbox of the container with the id. It returns ""
-// if the inventory has neither.
-func (l *Loop) sandboxOf(id string) string {
-	if l.inventory.Objects().Pod(id) != nil {
+// knownSandbox returns id if it is the id of a sandbox whose cgroup is known, else "". Without the cgroup,
+// the sandbox was no target of the last pass.
+func (l *Loop) knownSandbox(id string) string {
+	if p := l.inventory.Objects().Pod(id); p != nil && p.Pause != "" {
 		return id
-	}
-	if c := l.inventory.Objects().Container(id); c != nil {
-		return c.Container.PodID
 	}
 	return ""
 }
@@ -88,7 +84,7 @@ func (e podFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Pod(e.ID) == nil))
 }
 
-func (e podFetched) sandbox(*Loop) string { return e.ID }
+func (e podFetched) sandbox(l *Loop) string { return l.knownSandbox(e.ID) }
 
 func (e podFetched) apply(l *Loop) {
 	if l.inventory.PutPod(e.PodStatus) {
@@ -104,8 +100,6 @@ type containerFetched struct{ lookup.ContainerStatus }
 func (e containerFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Container(e.ID) == nil || e.State == cri.Exited && l.partitions.Has(e.ID)))
 }
-
-func (e containerFetched) sandbox(l *Loop) string { return l.sandboxOf(e.ID) }
 
 func (e containerFetched) apply(l *Loop) {
 	isNew := l.inventory.Objects().Container(e.ID) == nil

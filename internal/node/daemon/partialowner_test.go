@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/inventory"
 	"github.com/cpupoold/cpupoold/internal/node/lookup"
 	"github.com/cpupoold/cpupoold/internal/node/partition"
 	"github.com/cpupoold/cpupoold/internal/node/undo"
@@ -122,10 +125,13 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 			l.notices.Unidentified.Track(p)
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
 		}},
-		"written to when it was to be read again": {after: func(n *node, l *Loop, shared string) {
-			l.handle(runtimeEvent{cri.Event{ContainerID: shared, Kind: cri.ContainerStarted, At: l.now()}})
-			l.runPasses()
+		"it must be read again, and another process has written to it": {after: func(n *node, l *Loop, shared string) {
+			l.cache.Invalidate(l.inventory.Objects().Container(shared).Path)
 			n.WriteFile(shared, cgroup.FileCPUs, foreign)
+		}},
+		"it must be read again, and is outside of its CPUs": {after: func(n *node, l *Loop, shared string) {
+			l.cache.Invalidate(l.inventory.Objects().Container(shared).Path)
+			n.WriteFile(shared, cgroup.FileCPUs, "0-3")
 		}},
 		"the kernel has lost CPUs": {after: func(n *node, l *Loop, _ string) {
 			n.Tree.SetLimit(cpuset.Range(0, 7).Difference(cpuset.Range(4, 5)))
@@ -183,75 +189,97 @@ func TestOwnersWaitForFullPasses(t *testing.T) {
 
 // TestOwnersTakeTheirReserve checks that an owner that takes CPUs from the shared pool is answered
 // before its full pass if the runtime has reported its pod before. Then the other containers have left
-// the CPUs that the pod reserves. Without the report they leave in the full pass.
+// the CPUs that the pod reserves. Without the report they leave in the full pass. Events that can
+// concern other cgroups delay the reply, before or after the request in the same batch.
 func TestOwnersTakeTheirReserve(t *testing.T) {
-	report := func(_ *node, l *Loop, _ string, pod cri.Pod) {
-		l.handle(podRun{pod})
-		l.runPasses()
+	of := func(l *Loop, shared string) *inventory.Container { return l.inventory.Objects().Container(shared) }
+	record := func(cpus string) func(*Loop, string, cri.Pod) event {
+		return func(l *Loop, shared string, _ cri.Pod) event {
+			return written{write: cgroup.Write{Path: of(l, shared).Path, Container: shared, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: cpus}}
+		}
 	}
 	for name, test := range map[string]struct {
-		before func(n *node, l *Loop, shared string, pod cri.Pod)
-		early  bool
+		unreported bool
+		event      func(l *Loop, shared string, pod cri.Pod) event
+		write      string // by another process, to the cgroup of the other container
+		repair     bool   // of that write
+		early      bool
 	}{
-		"pod not reported": {},
-		"pod reported":     {report, true},
-		"details of the pod fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
-			report(n, l, shared, pod)
-			l.handle(podFetched{lookup.PodStatus{Pod: pod}})
-		}, true},
-		"record of another container written": {func(n *node, l *Loop, shared string, pod cri.Pod) {
-			report(n, l, shared, pod)
-			l.handle(written{write: cgroup.Write{Path: l.inventory.Objects().Container(shared).Path, Container: shared, Via: cgroup.CRI, Property: cgroup.CRICPUs, Value: "4-7"}})
-		}, true},
-		"another pod fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
-			report(n, l, shared, pod)
-			l.handle(podFetched{lookup.PodStatus{Pod: l.inventory.Objects().Container(shared).Pod().Pod}})
-		}, false},
-		"two pods fetched": {func(n *node, l *Loop, shared string, pod cri.Pod) {
-			report(n, l, shared, pod)
-			l.handle(podFetched{lookup.PodStatus{Pod: l.inventory.Objects().Container(shared).Pod().Pod}})
-			l.handle(podFetched{lookup.PodStatus{Pod: pod}})
-		}, false},
-		"another container returns to the CPUs": {func(n *node, l *Loop, shared string, pod cri.Pod) {
-			report(n, l, shared, pod)
-			n.WriteFile(shared, cgroup.FileCPUs, "2-7")
-			l.cache.Invalidate(l.inventory.Objects().Container(shared).Path) // as after a notice
-		}, false},
+		"pod not reported":   {unreported: true},
+		"pod reported":       {early: true},
+		"its pod is fetched": {event: func(_ *Loop, _ string, pod cri.Pod) event { return podFetched{lookup.PodStatus{Pod: pod}} }, early: true},
+		"its sandbox has started": {event: func(_ *Loop, _ string, pod cri.Pod) event {
+			return runtimeEvent{cri.Event{ContainerID: pod.ID, PodID: pod.ID, Kind: cri.ContainerStarted}}
+		}, early: true},
+		"another container of its pod has started": {event: func(_ *Loop, _ string, pod cri.Pod) event {
+			return runtimeEvent{cri.Event{ContainerID: "sidecar", PodID: pod.ID, Kind: cri.ContainerStarted}}
+		}},
+		"another pod is fetched": {event: func(l *Loop, shared string, _ cri.Pod) event {
+			return podFetched{lookup.PodStatus{Pod: of(l, shared).Pod().Pod}}
+		}},
+		"the record of another container is written":  {event: record("4-7"), early: true},
+		"another record has other CPUs than its file": {event: record("2-7")},
+		"another container returns to the CPUs":       {write: "2-7"},
+		"another container loses CPUs":                {write: "4-5", early: true},
+		"another container is repaired":               {write: "2-7", repair: true, early: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := driftNode(t)
-			n.YAML = strings.NewReplacer("cpus: 4-7", "from: shared", "cpus: 2-3", "cpus: 2-7").Replace(n.YAML)
-			r := n.start()
-			shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
-			n.AwaitCPUs(shared, "2-7")
-			r.settled()
-			a := r.asker()
-			r.betweenFullPasses(func(l *Loop) {
-				l.inventory.SetNRI(true)
-				q, answers := a.ofOwner("own", 2)
-				if test.before != nil {
-					test.before(n, l, shared, q.Pod)
-				}
-				l.handle(q)
-				l.partialPass(l.now())
-				sendHeld(l)
-				if early := len(answers) > 0; early != test.early {
-					t.Errorf("answered before the full pass: %t; want %t", early, test.early)
-				}
-				check := func(cpus cpuset.Set) {
-					t.Helper()
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, event first %t", name, first), func(t *testing.T) {
+				n := driftNode(t)
+				n.YAML = strings.NewReplacer("cpus: 4-7", "from: shared", "cpus: 2-3", "cpus: 2-7").Replace(n.YAML)
+				r := n.start()
+				shared := n.RunContainer(n.RunPod("s", "default", "burstable", 0, nil), "a", cri.Resources{Shares: 102})
+				n.AwaitCPUs(shared, "2-7")
+				r.settled()
+				a := r.asker()
+				r.betweenFullPasses(func(l *Loop) {
+					l.inventory.SetNRI(true)
+					q, answers := a.ofOwner("own", 2)
+					if !test.unreported {
+						l.handle(podRun{q.Pod})
+						l.runPasses()
+						l.takeNotices()
+					}
+					batch := []event{q}
+					if test.event != nil {
+						batch = append(batch, test.event(l, shared, q.Pod))
+					}
+					if first {
+						slices.Reverse(batch)
+					}
+					if test.write != "" {
+						n.WriteFile(shared, cgroup.FileCPUs, test.write)
+						l.cache.Invalidate(of(l, shared).Path) // as after a notice
+						if test.repair {
+							l.schedule.addRepair(of(l, shared).Path)
+						}
+					}
+					for _, e := range batch {
+						l.handle(e)
+					}
+					if !l.schedule.full {
+						l.partialPass(l.now())
+					}
+					sendHeld(l)
+					if early := len(answers) > 0; early != test.early {
+						t.Errorf("answered before the full pass: %t; want %t", early, test.early)
+					}
+					var cpus cpuset.Set
+					if test.early {
+						cpus = answered(t, l, answers)
+						if others := n.State(shared).Effective; others.Overlaps(cpus) {
+							t.Errorf("early reply with CPUs %s, and the other container is on CPUs %s", cpus, others)
+						}
+					}
+					if l.runPasses(); !test.early {
+						cpus = answered(t, l, answers)
+					}
 					if others := n.State(shared).Effective; cpus.Len() != 2 || others.Overlaps(cpus) || !cpus.Union(others).Equal(cpuset.Range(2, 7)) {
 						t.Errorf("owner is on CPUs %s, and the shared pool on %s; want 2 and 4 of CPUs 2-7", cpus, others)
 					}
-				}
-				if test.early {
-					check(answered(t, l, answers))
-				}
-				if l.runPasses(); !test.early {
-					check(answered(t, l, answers))
-				}
+				})
 			})
-		})
+		}
 	}
 }
 

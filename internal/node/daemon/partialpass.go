@@ -198,9 +198,9 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	if placed, ok = pools.Alone(&l.last.Input, &l.last.Plan, pod); ok {
 		return placed, nil, true
 	}
-	// The last plan is current only if no event has changed other owners since, and if all cgroups of the
-	// targets are read. Unidentified and unread containers can be without a target.
-	isCurrent := l.schedule.concernsOnly(l.sandboxOf(container)) && l.notices.Unidentified.IsEmpty() && !l.last.HasUnread && l.readStale(now)
+	// The last plan is current only if no event has changed other owners since. Unidentified and unread
+	// containers can be without a target.
+	isCurrent := l.schedule.concernsOnly(l.inventory.Objects().Container(container).Container.PodID) && l.notices.Unidentified.IsEmpty() && !l.last.HasUnread
 	if !isCurrent || l.planner.LacksHints(pod) {
 		return pools.PodPlan{}, nil, false
 	}
@@ -208,11 +208,11 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	lacks := func(c pools.Placement) bool {
 		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
 	}
-	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks)
+	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks) && l.readStale(now)
 }
 
-// readStale reads the targets that are to be read again. It reports whether all cgroups are read. A
-// worker that writes records makes a cgroup stale with each of them.
+// readStale reads the targets that the next full pass would read again. It reports whether all are on
+// their planned CPUs. A worker makes a cgroup stale with each record that it writes.
 func (l *Loop) readStale(now time.Time) bool {
 	if !l.cache.HasStale() {
 		return true
@@ -225,7 +225,10 @@ func (l *Loop) readStale(now time.Time) bool {
 	}
 	gone, unreadable := l.cache.Read(stale, l.inventory.Objects())
 	l.followDrifts(now)
-	return len(gone)+len(unreadable) == 0 && !l.cache.HasStale()
+	outside := func(t cgroup.Target) bool {
+		return !t.CPUs.IsEmpty() && !l.cache.Current(t.Path).Effective.IsSubsetOf(t.CPUs)
+	}
+	return len(gone)+len(unreadable) == 0 && !l.cache.HasStale() && !slices.ContainsFunc(stale, outside)
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod

@@ -44,10 +44,14 @@ type written struct {
 	skipped bool // not made, because it would have restored older CPUs
 }
 
-// scope: a record that is written affects no other container.
-func (e written) scope(*Loop) scope {
+// scope: a record with the CPUs of its cgroup affects no other container. If the CPUs have changed since, the
+// next pass updates the record again.
+func (e written) scope(l *Loop) scope {
 	if e.err != nil || e.skipped {
 		return scopeAll
+	}
+	if cpus, ok := kernelstate.PersistedCPUs(e.write); ok && !cpus.Equal(l.cache.Current(e.write.Path).CPUs) {
+		return scopeOne
 	}
 	return scopeAnswer
 }

@@ -71,7 +71,7 @@ type updateRequest struct {
 	waits.Question[cri.Resources]
 }
 
-// scope: an update without shares is no resize. The runtime also requests the daemon's own updates.
+// scope: a resize has shares. Other updates, such as the daemon's own, do not change the plan at once.
 func (u updateRequest) scope(*Loop) scope {
 	if u.asked.Shares == 0 {
 		return scopeAnswer

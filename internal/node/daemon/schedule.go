@@ -33,13 +33,15 @@ const fullPassRatio = 100
 // schedule holds the work that is due since the last full pass, and the deadlines of later work.
 type schedule struct {
 	timers
-	full         bool          // A full pass is due at once.
-	answered     bool          // A full pass is due after the reply to a new owner.
-	soon         bool          // a delayed full pass is due
-	files        []cgroup.Path // cgroups to repair, each once
-	changed      bool          // by events since the last plan that concern several pods
-	sandbox      string        // the only pod that other events since the last plan concern
-	earliestFull time.Time     // the earliest delayed full pass
+	full     bool          // A full pass is due at once.
+	answered bool          // A full pass is due after the reply to a new owner.
+	soon     bool          // a delayed full pass is due
+	files    []cgroup.Path // cgroups to repair, each once
+	// changed reports whether an event since the last plan can change owners. sandbox is the only sandbox
+	// that other events since then concern, or "".
+	changed      bool
+	sandbox      string
+	earliestFull time.Time // the earliest delayed full pass
 }
 
 // add schedules the pass for an event with scope c.
@@ -49,15 +51,14 @@ func (s *schedule) add(c scope) {
 	s.full = s.full || c == scopeAll || s.answered && c != scopeNone
 }
 
-// addPod schedules the pass for an event with scopeOne that concerns the pod of a sandbox.
-func (s *schedule) addPod(sandbox string) {
+// addSandbox schedules the pass for an event with scopeOne that concerns only a sandbox.
+func (s *schedule) addSandbox(sandbox string) {
 	changed := s.changed || s.sandbox != "" && s.sandbox != sandbox
 	s.add(scopeOne)
 	s.changed, s.sandbox = changed, sandbox
 }
 
-// concernsOnly reports whether all events since the last plan that can change owners concern the pod of a
-// sandbox.
+// concernsOnly reports whether all events since the last plan that can change owners concern a sandbox.
 func (s *schedule) concernsOnly(sandbox string) bool {
 	return !s.changed && (s.sandbox == "" || s.sandbox == sandbox)
 }

@@ -85,11 +85,11 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 // handle schedules the pass that an event needs, and applies the event.
 func (l *Loop) handle(e event) {
 	scope, sandbox := l.scopeOf(e), ""
-	if of, ok := e.(podEvent); ok && scope == scopeOne {
+	if of, ok := e.(sandboxEvent); ok && scope == scopeOne {
 		sandbox = of.sandbox(l)
 	}
 	if sandbox != "" {
-		l.schedule.addPod(sandbox)
+		l.schedule.addSandbox(sandbox)
 	} else {
 		l.schedule.add(scope)
 	}

@@ -82,8 +82,8 @@ func TestCreate(t *testing.T) {
 			if ok != c.replied || !errors.Is(got.Err, c.err) || ok && c.err == nil && !got.Value.Adjustment.CPUs.Equal(reply.Adjustment.CPUs) {
 				t.Errorf("replied: %t, %+v; want %t, %v", ok, got, c.replied, c.err)
 			}
-			if open := !w.IsEmpty(); open != c.open || (w.NextCreate() == a) != c.open {
-				t.Errorf("open: %t; want %t", open, c.open)
+			if open := !w.IsEmpty(); open != c.open || (w.NextCreate() == a) != c.open || w.IsWaiting() != c.open {
+				t.Errorf("open: %t, waiting: %t; want %t", open, w.IsWaiting(), c.open)
 			}
 			if held := !w.HeldUntil().IsZero(); held != c.held {
 				t.Errorf("held: %t; want %t", held, c.held)

@@ -76,7 +76,7 @@ type View struct {
 	// Shortened counts the requests of the runtime that were decided after a wait of less than
 	// one second, because the daemon had no more time for waiting.
 	Shortened uint64
-	// Replies holds the times from requests of the runtime to the decisions since the daemon's start, by
+	// Replies holds the times from requests of the runtime to the replies since the daemon's start, by
 	// kind: create and start.
 	Replies map[string]Histogram
 	// Audit holds the results of the audit; nil if it is off.
