@@ -20,6 +20,9 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), runs.Difference(b)) {
 			return
 		}
+		if !t.usesAny(runs) {
+			return
+		}
 		for i := range targets {
 			o := &targets[i]
 			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !alone {
@@ -51,6 +54,17 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 			}
 		}
 	}
+}
+
+// usesAny reports whether a cgroup is on one of the CPUs, or has requested it. For most new owners, that
+// saves a search for each target: a reply to the runtime waits for it.
+func (t *Cache) usesAny(cpus cpuset.Set) bool {
+	for _, c := range t.current {
+		if c.Exists && (c.Effective.Overlaps(cpus) || c.CPUs.Overlaps(cpus)) {
+			return true
+		}
+	}
+	return false
 }
 
 // bounds returns the CPUs of the slices of pods that confine their containers.
