@@ -181,7 +181,7 @@ func reportP99(b *testing.B, took []time.Duration) {
 // BenchmarkCreate measures the time from the runtime's request for a new container to the
 // reply, by the number of containers on the node. The p99 counts. The container is removed
 // afterwards. The daemon is idle when the request for an exclusive container arrives. The runtime has
-// reported the sandbox before, as runtimes do.
+// reported the sandbox before, as runtimes do, and another container has exclusive CPUs.
 func BenchmarkCreate(b *testing.B) {
 	for _, pool := range []string{"shared", "own", "own-from-shared"} {
 		for _, containers := range containerCounts {
@@ -192,6 +192,9 @@ func BenchmarkCreate(b *testing.B) {
 					n.YAML = strings.Replace(n.YAML, "cpus: 2-3", "cpus: 2-7", 1)
 				}
 				n.runShared(containers)
+				if pool != "shared" {
+					n.RunContainer(n.RunPod("owner", "default", "guaranteed", 2, nil), "app", nodefixture.WholeCPUs(2))
+				}
 				r := n.start()
 				r.quiet()
 				a := r.asker()

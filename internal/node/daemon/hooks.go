@@ -11,7 +11,6 @@ import (
 	"github.com/cpupoold/cpupoold/internal/node/requests"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/cpuset"
-	"github.com/cpupoold/cpupoold/pkg/cri"
 	"github.com/cpupoold/cpupoold/pkg/nri"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -132,20 +131,9 @@ func replyUnmanaged(a *requests.Create, e *inventory.Container) nri.Reply {
 	e.Answer(cpuset.Set{}, cpuset.Set{})
 	var to nri.Adjustment
 	if !e.IsPlacedElsewhere() {
-		to.Env = withoutForeign(a, make(map[string]string))
+		to.Env = a.WithoutForeign(make(map[string]string))
 	}
 	return nri.Reply{Adjustment: to}
-}
-
-// withoutForeign returns the variables of a reply, and an empty OPENSHIFT_SHARED_CPUS if the
-// container has one that is not in the reply. In each update CRI-O adds the CPUs in this
-// variable to the cpuset, and ignores an empty one. With another runtime, the application
-// would take foreign CPUs for its shared CPUs.
-func withoutForeign(a *requests.Create, env map[string]string) map[string]string {
-	if _, ours := env[cri.SharedCPUsVariable]; !ours && a.Container.SharedCPUs != "" {
-		env[cri.SharedCPUsVariable] = ""
-	}
-	return env
 }
 
 // obtainable returns the CPUs that a container can use now: its planned CPUs without the
@@ -188,7 +176,7 @@ func (l *Loop) reply(a *requests.Create, pod *pools.PodPlan, p *pools.Placement,
 	e := l.inventory.Objects().Container(a.Container.ID)
 	l.journal.Originals.NoteCreated(e.Path, e.Container.ID, e.Container.Requested, p, l.planner.Formula.Weight(e.Container.Requested.Shares))
 	e.Answer(cpus, p.Mems)
-	env := withoutForeign(a, l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
+	env := a.WithoutForeign(l.publisher.Files.Entry(pod, &given, l.last.Plan.Shared).Environment())
 	to := nri.Adjustment{CPUs: cpus, Mems: p.Mems, Shares: p.Shares, Unlimited: p.Unlimited, Env: env}
 	if p.Limit != 0 {
 		to.Quota, to.Period = cgroup.LimitQuota(p.Limit)

@@ -17,7 +17,7 @@ const pollInterval = time.Second
 // the scan, or a full pass after fullPassDelay if the runtime is slow.
 func (l *Loop) resync(now time.Time) {
 	if l.schedule.listings.ScheduleScan(now, l.settings.Config.ResyncPeriod) {
-		l.schedule.recheck.set(l.now().Add(fullPassDelay))
+		l.schedule.recheck.Set(l.now().Add(fullPassDelay))
 		if l.CPUs != nil { // an event may have been lost
 			l.workers.Queries.Submit("cpus", func(context.Context) event {
 				l.watchers.usable.Resync(l.watchers.useCPUs)
@@ -25,7 +25,7 @@ func (l *Loop) resync(now time.Time) {
 			})
 		}
 	}
-	l.schedule.resync.set(l.now().Add(l.resyncPeriod())) // also if the listing never ends
+	l.schedule.resync.Set(l.now().Add(l.resyncPeriod())) // also if the listing never ends
 	l.list()
 }
 
@@ -34,7 +34,7 @@ func (l *Loop) resync(now time.Time) {
 func (l *Loop) startRecheck() {
 	if l.schedule.full && l.schedule.listings.Scan() {
 		l.memory.NoteScan()
-		l.schedule.recheck.clear()
+		l.schedule.recheck.Clear()
 		l.publisher.Files.Recheck()
 		l.cache.Recheck(l.notices.Tree.IsWatched, l.settings.Config.ResyncPeriod)
 		l.partitions.RecheckAll()
@@ -60,7 +60,7 @@ func (l *Loop) begin() {
 		l.planner.Others.Learn(crio, l.inventory.Objects())
 	}
 	l.watchers.openNRI()
-	l.schedule.resync.set(l.now().Add(firstAnswer))
+	l.schedule.resync.Set(l.now().Add(firstAnswer))
 }
 
 // list fetches all pods and containers from the runtime, and the configured units from systemd.
@@ -82,7 +82,7 @@ func (e listed) apply(l *Loop) {
 	l.planner.Hints.AskAgain()
 	l.publisher.States.Listed(e.Err)
 	if e.Err != nil {
-		l.schedule.resync.set(l.now().Add(l.schedule.listings.Fail(l.resyncPeriod())))
+		l.schedule.resync.Set(l.now().Add(l.schedule.listings.Fail(l.resyncPeriod())))
 		return
 	}
 	l.notices.Removed.Listed()
@@ -96,7 +96,7 @@ func (e listed) apply(l *Loop) {
 	l.notices.Auxiliary.NoteAll(e.InPods)
 	isFirst, now := !l.schedule.listings.HasListed(), l.now()
 	delay, early := l.schedule.listings.End(len(e.Failed) > 0, now, l.resyncPeriod())
-	l.schedule.resync.set(now.Add(delay))
+	l.schedule.resync.Set(now.Add(delay))
 	if early {
 		// Unread containers keep their CPUs. But free CPUs are known only with all containers.
 		l.log.Warn("first listing is incomplete; asking again before anything is written", "error", errors.Join(e.Failed...))

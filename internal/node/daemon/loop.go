@@ -74,13 +74,6 @@ type scoped interface {
 	scope(l *Loop) scope
 }
 
-// sandboxEvent is an event that can concern only one sandbox.
-type sandboxEvent interface {
-	// sandbox returns the id of the sandbox, or "" if the event can concern other cgroups. The loop calls
-	// it before apply.
-	sandbox(l *Loop) string
-}
-
 // scope is the part of the node that an event can concern.
 type scope int
 

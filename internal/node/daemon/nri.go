@@ -222,7 +222,7 @@ func (l *Loop) answerEarly() {
 	l.requests.MarkStarting()
 	for l.answerHooks(l.now()) {
 	}
-	l.requests.Next(l.schedule.retry.setEarlier)
+	l.requests.Next(l.schedule.retry.SetEarlier)
 }
 
 // decideEarly returns the reply to a before the first pass, the refusal, or

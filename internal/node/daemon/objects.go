@@ -31,16 +31,7 @@ func (e runtimeEvent) scope(l *Loop) scope {
 	return oneUnless(e.Kind == cri.ContainerStarted && !l.inventory.Objects().HasNRI() || e.Kind == cri.ContainerStopped && l.partitions.Has(e.ContainerID))
 }
 
-func (e runtimeEvent) sandbox(l *Loop) string { return l.knownSandbox(e.ContainerID) }
-
-// knownSandbox returns id if it is the id of a sandbox whose cgroup is known, else "". Without the cgroup,
-// the sandbox was no target of the last pass.
-func (l *Loop) knownSandbox(id string) string {
-	if p := l.inventory.Objects().Pod(id); p != nil && p.Pause != "" {
-		return id
-	}
-	return ""
-}
+func (e runtimeEvent) sandbox() string { return e.ContainerID } // or the id of a container
 
 func (e runtimeEvent) apply(l *Loop) {
 	sandbox, container, started := l.inventory.Event(e.Event)
@@ -84,7 +75,7 @@ func (e podFetched) scope(l *Loop) scope {
 	return oneUnless(e.Err == nil && (!l.inventory.Objects().HasNRI() || l.inventory.Objects().Pod(e.ID) == nil))
 }
 
-func (e podFetched) sandbox(l *Loop) string { return l.knownSandbox(e.ID) }
+func (e podFetched) sandbox() string { return e.ID }
 
 func (e podFetched) apply(l *Loop) {
 	if l.inventory.PutPod(e.PodStatus) {

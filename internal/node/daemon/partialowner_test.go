@@ -200,14 +200,16 @@ func TestOwnersTakeTheirReserve(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		unreported bool
+		noCgroup   bool // of the sandbox
 		event      func(l *Loop, shared string, pod cri.Pod) event
 		write      string // by another process, to the cgroup of the other container
 		repair     bool   // of that write
 		early      bool
 	}{
-		"pod not reported":   {unreported: true},
-		"pod reported":       {early: true},
-		"its pod is fetched": {event: func(_ *Loop, _ string, pod cri.Pod) event { return podFetched{lookup.PodStatus{Pod: pod}} }, early: true},
+		"pod not reported":                     {unreported: true},
+		"pod reported":                         {early: true},
+		"its pod is fetched":                   {event: func(_ *Loop, _ string, pod cri.Pod) event { return podFetched{lookup.PodStatus{Pod: pod}} }, early: true},
+		"its pod is fetched, without a cgroup": {event: func(_ *Loop, _ string, pod cri.Pod) event { return podFetched{lookup.PodStatus{Pod: pod}} }, noCgroup: true},
 		"its sandbox has started": {event: func(_ *Loop, _ string, pod cri.Pod) event {
 			return runtimeEvent{cri.Event{ContainerID: pod.ID, PodID: pod.ID, Kind: cri.ContainerStarted}}
 		}, early: true},
@@ -234,11 +236,18 @@ func TestOwnersTakeTheirReserve(t *testing.T) {
 				a := r.asker()
 				r.betweenFullPasses(func(l *Loop) {
 					l.inventory.SetNRI(true)
-					q, answers := a.ofOwner("own", 2)
+					pod := ofPod("own", "default", "guaranteed", 2, nil)
+					if !test.noCgroup {
+						pod.ID = n.RunPod("own", "default", "guaranteed", 2, nil)
+						pod.CgroupsPath = pod.CgroupParent + ":cri-containerd:" + pod.ID
+					}
+					q, answers := question(a.clock.now(), pod, a.container(pod, "app", nodefixture.WholeCPUs(2)))
 					if !test.unreported {
 						l.handle(podRun{q.Pod})
-						l.runPasses()
-						l.takeNotices()
+						for l.takeNotices(); l.schedule.isDue(); l.takeNotices() {
+							l.schedule.full = true
+							l.runPasses()
+						}
 					}
 					batch := []event{q}
 					if test.event != nil {

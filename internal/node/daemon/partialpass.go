@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cpupoold/cpupoold/internal/node/desired"
+	"github.com/cpupoold/cpupoold/internal/node/kernelstate"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 	"github.com/cpupoold/cpupoold/pkg/pools"
 )
@@ -51,19 +52,7 @@ func (l *Loop) holdsReply() bool { return l.requests.IsEmpty() && !l.requests.He
 // can be computed without all cgroups.
 func (l *Loop) allowsPartialPass() bool {
 	return !l.planner.Formula.IsGuess() && l.publisher.IsReady() && !l.Observes && l.CPUManager == nil && l.partitions.IsSettled() && !l.planner.Quiet.Active() &&
-		l.journal.Safe() && !filesWait(l.last.Deferred, l.planner.Quiet.Defers) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
-}
-
-// filesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
-// deferred records, nor for writes that the quiet period defers.
-func filesWait(deferred []cgroup.Deferred, isQuiet func(p cgroup.Path, property string) bool) bool {
-	return slices.ContainsFunc(deferred, func(d cgroup.Deferred) bool {
-		switch d.Property {
-		case cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax:
-			return !isQuiet(d.Path, d.Property)
-		}
-		return false
-	})
+		l.journal.Safe() && !l.planner.Quiet.FilesWait(l.last.Deferred) && l.moves.IsEmpty() && len(l.last.Unreadable)+len(l.units.Leaving()) == 0
 }
 
 // repair writes the cgroups that another process has changed. It reports whether it is done.
@@ -163,7 +152,7 @@ func (l *Loop) writeTargets(want []cgroup.Target, now time.Time) bool {
 		l.followDrifts(now)
 		l.publisher.Exposures.NoteFirstReads(want)
 		writes, deferred := l.diff(want, options, now)
-		if filesWait(deferred, l.planner.Quiet.Defers) {
+		if l.planner.Quiet.FilesWait(deferred) {
 			return false
 		}
 		slow := slices.IndexFunc(writes, cgroup.Write.Slow)
@@ -208,27 +197,7 @@ func (l *Loop) place(container string, now time.Time) (placed pools.PodPlan, own
 	lacks := func(c pools.Placement) bool {
 		return c.Refused != nil || c.Short != nil || c.Reason.Code == pools.CodeWaiting
 	}
-	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks) && l.readStale(now)
-}
-
-// readStale reads the targets that the next full pass would read again. It reports whether all are on
-// their planned CPUs. A worker makes a cgroup stale with each record that it writes.
-func (l *Loop) readStale(now time.Time) bool {
-	if !l.cache.HasStale() {
-		return true
-	}
-	var stale []cgroup.Target
-	for i := range l.last.Targets {
-		if t := &l.last.Targets[i]; l.cache.IsStale(t.Path) {
-			stale = append(stale, *t)
-		}
-	}
-	gone, unreadable := l.cache.Read(stale, l.inventory.Objects())
-	l.followDrifts(now)
-	outside := func(t cgroup.Target) bool {
-		return !t.CPUs.IsEmpty() && !l.cache.Current(t.Path).Effective.IsSubsetOf(t.CPUs)
-	}
-	return len(gone)+len(unreadable) == 0 && !l.cache.HasStale() && !slices.ContainsFunc(stale, outside)
+	return placed, own, ok && !slices.ContainsFunc(placed.Containers, lacks) && kernelstate.ReadStale(l.cache, l.last.Targets, l.inventory.Objects())
 }
 
 // podInput returns the planner's input for the pod of a container, if the inventory of the pod

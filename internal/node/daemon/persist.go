@@ -124,7 +124,7 @@ func (l *Loop) releaseReplies() {
 	}
 	if held := l.requests.HeldUntil(); !held.IsZero() {
 		l.save(l.now())
-		l.schedule.journal.setEarlier(held)
+		l.schedule.journal.SetEarlier(held)
 	}
 }
 
@@ -138,8 +138,8 @@ func (l *Loop) save(now time.Time) {
 	if !due {
 		return
 	}
-	if l.schedule.journal.due.IsZero() {
-		l.schedule.journal.set(l.now().Add(journalTimeout))
+	if l.schedule.journal.Due.IsZero() {
+		l.schedule.journal.Set(l.now().Add(journalTimeout))
 	}
 	l.workers.Disk.Submit("journal", func(context.Context) event {
 		return saved{upTo: upTo, err: undo.File{Name: l.JournalFile, RunDir: l.RunDir}.Save(d)}
@@ -165,7 +165,7 @@ func (e saved) apply(l *Loop) {
 		l.log.Error("journal not written; the problem JournalNotWritten states the effect", "journal", l.JournalFile, "error", e.err)
 	}
 	l.journal.EndSave(e.upTo, e.err, l.now())
-	l.schedule.journal.clear() // the disk has answered; the save of newer changes sets it again
+	l.schedule.journal.Clear() // the disk has answered; the save of newer changes sets it again
 }
 
 func (saved) ownResult() {}

@@ -32,8 +32,8 @@ func TestResync(t *testing.T) {
 		}
 		r.inspectOnly(func(l *Loop) {
 			now := l.now().Add(l.settings.Config.ResyncPeriod)
-			if l.resync(now); !l.schedule.listings.IsBusy() || !l.schedule.recheck.due.After(l.now()) {
-				t.Errorf("listing %t, and in %v all is read", l.schedule.listings.IsBusy(), l.schedule.recheck.due.Sub(l.now()))
+			if l.resync(now); !l.schedule.listings.IsBusy() || !l.schedule.recheck.Due.After(l.now()) {
+				t.Errorf("listing %t, and in %v all is read", l.schedule.listings.IsBusy(), l.schedule.recheck.Due.Sub(l.now()))
 			}
 			if l.cache.HasStale() || l.schedule.isDue() {
 				t.Errorf("stale cgroups: %t, schedule %+v: a pass of its own", l.cache.HasStale(), l.schedule)
@@ -43,7 +43,7 @@ func TestResync(t *testing.T) {
 		release()
 		r.awaitIdle()
 		r.inspect(func(l *Loop) {
-			if l.schedule.listings.Scan() || l.schedule.recheck.due.After(l.now()) {
+			if l.schedule.listings.Scan() || l.schedule.recheck.Due.After(l.now()) {
 				t.Errorf("hangs %t: another look is due", hangs)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 	"github.com/cpupoold/cpupoold/internal/node/listing"
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
 )
@@ -85,7 +86,7 @@ func (s *schedule) canWait(now time.Time) bool {
 		return false
 	}
 	if s.soon {
-		s.delayed.set(s.earliestFull)
+		s.delayed.Set(s.earliestFull)
 	}
 	return true
 }
@@ -95,46 +96,20 @@ type timers struct {
 	listings  listing.Pace
 	afterPass func() // fetches the objects that NRI has listed during the first listing, after the first pass
 
-	resync    deadline // the next listing
-	recheck   deadline // the latest scan after a resync
-	retry     deadline // the next retry or answer
-	journal   deadline // the end of the wait for the disk
-	heartbeat deadline // the next heartbeat.
-	delayed   deadline // the next delayed full pass
-	notices   deadline // changes that the watcher holds back
+	resync    actor.Deadline // the next listing
+	recheck   actor.Deadline // the latest scan after a resync
+	retry     actor.Deadline // the next retry or answer
+	journal   actor.Deadline // the end of the wait for the disk
+	heartbeat actor.Deadline // the next heartbeat.
+	delayed   actor.Deadline // the next delayed full pass
+	notices   actor.Deadline // changes that the watcher holds back
 }
 
 // next returns the earliest deadline, or the zero time if none is set.
 func (t *timers) next() time.Time {
-	var next deadline
-	for _, d := range [...]deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.delayed, t.notices} {
-		next.setEarlier(d.due)
+	var next actor.Deadline
+	for _, d := range [...]actor.Deadline{t.resync, t.recheck, t.retry, t.journal, t.heartbeat, t.delayed, t.notices} {
+		next.SetEarlier(d.Due)
 	}
-	return next.due
-}
-
-// deadline is a point in time at which the loop acts.
-type deadline struct{ due time.Time }
-
-// set replaces the deadline.
-func (d *deadline) set(at time.Time) { d.due = at }
-
-// setEarlier replaces the deadline if at is earlier, or if none is set. The zero time changes
-// nothing.
-func (d *deadline) setEarlier(at time.Time) {
-	if !at.IsZero() && (d.due.IsZero() || at.Before(d.due)) {
-		d.due = at
-	}
-}
-
-// clear removes the deadline.
-func (d *deadline) clear() { d.due = time.Time{} }
-
-// isOver reports whether the deadline is set and has passed, and removes it then.
-func (d *deadline) isOver(now time.Time) bool {
-	if d.due.IsZero() || now.Before(d.due) {
-		return false
-	}
-	d.clear()
-	return true
+	return next.Due
 }

@@ -78,7 +78,7 @@ func (e configLoaded) apply(l *Loop) {
 		l.askFormula()
 	}
 	if l.schedule.listings.HasListed() { // otherwise the first listing is due before
-		l.schedule.resync.set(l.now().Add(l.resyncPeriod()))
+		l.schedule.resync.Set(l.now().Add(l.resyncPeriod()))
 	}
 }
 

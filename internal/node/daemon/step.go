@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 )
 
 // run drives the loop until ctx ends: it waits for events, notices of the kernel and
@@ -13,7 +15,7 @@ func (l *Loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.schedule.heartbeat.set(l.publisher.Notify.Pulse(l.schedule.resync.due))
+		l.schedule.heartbeat.Set(l.publisher.Notify.Pulse(l.schedule.resync.Due))
 		if next := l.schedule.next(); next.IsZero() {
 			timer.Stop()
 		} else {
@@ -53,27 +55,27 @@ func (l *Loop) step(now time.Time, events []event) {
 // fireDeadlines acts on the deadlines that are over, and reports whether a pass may be due.
 func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 	t := &l.schedule
-	if t.heartbeat.isOver(now) {
+	if t.heartbeat.IsOver(now) {
 		l.publisher.Notify.Alive(now)
 	}
-	if t.resync.isOver(now) {
+	if t.resync.IsOver(now) {
 		l.resync(now)
 		due = true
 	}
-	if t.recheck.isOver(now) {
+	if t.recheck.IsOver(now) {
 		l.schedule.full, due = true, true
 	}
-	if t.retry.isOver(now) {
+	if t.retry.IsOver(now) {
 		l.schedule.full, due = true, true
 	}
-	if t.delayed.isOver(now) {
+	if t.delayed.IsOver(now) {
 		due = true
 	}
-	if t.notices.isOver(now) {
+	if t.notices.IsOver(now) {
 		l.takeNotices()
 	}
-	t.notices.set(l.notices.Tree.Watcher().Due())
-	if t.journal.isOver(now) {
+	t.notices.Set(l.notices.Tree.Watcher().Due())
+	if t.journal.IsOver(now) {
 		l.schedule.full, due = true, true
 		if l.journal.StopWaiting(); !l.journal.Safe() {
 			l.log.Error("journal is late; writes go ahead, and restore may not know the values that they replace", "journal", l.JournalFile)
@@ -85,11 +87,11 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 // handle schedules the pass that an event needs, and applies the event.
 func (l *Loop) handle(e event) {
 	scope, sandbox := l.scopeOf(e), ""
-	if of, ok := e.(sandboxEvent); ok && scope == scopeOne {
-		sandbox = of.sandbox(l)
+	if of, ok := e.(interface{ sandbox() string }); ok {
+		sandbox = of.sandbox()
 	}
-	if sandbox != "" {
-		l.schedule.addSandbox(sandbox)
+	if p := l.inventory.Objects().Pod(sandbox); scope == scopeOne && p != nil && l.cache.Current(p.Pause).Exists {
+		l.schedule.addSandbox(sandbox) // the last pass has read its cgroup
 	} else {
 		l.schedule.add(scope)
 	}
@@ -102,10 +104,10 @@ func (l *Loop) handle(e event) {
 // armRetry sets the deadline for work that was not due in the last pass, which began at began.
 // Work that became due since then is due at once.
 func (l *Loop) armRetry(began time.Time) {
-	var next deadline
+	var next actor.Deadline
 	earlier := func(at time.Time) {
 		if at.After(began) {
-			next.setEarlier(at)
+			next.SetEarlier(at)
 		}
 	}
 	earlier(l.journal.NextRetry())
@@ -122,7 +124,7 @@ func (l *Loop) armRetry(began time.Time) {
 	l.resizes.Next(earlier)
 	l.partitions.Next(earlier)
 	earlier(l.planner.Quiet.Until())
-	if !next.due.IsZero() {
+	if !next.Due.IsZero() {
 		l.schedule.retry = next
 	}
 }
@@ -137,7 +139,7 @@ func (l *Loop) scopeOf(e event) scope {
 
 // hasWaiting reports whether a request or a deferred write may depend on the next event.
 func (l *Loop) hasWaiting() bool {
-	return !l.publisher.IsReady() || !l.journal.Safe() || filesWait(l.last.Deferred, l.planner.Quiet.Defers) || l.requests.IsWaiting() || !l.moves.IsEmpty()
+	return !l.publisher.IsReady() || !l.journal.Safe() || l.planner.Quiet.FilesWait(l.last.Deferred) || l.requests.IsWaiting() || !l.moves.IsEmpty()
 }
 
 // runPasses makes the passes that are due.

@@ -29,7 +29,7 @@ func lateLoop(t *testing.T, before ...event) *Loop {
 	if !due {
 		t.Fatal("no save of a new original is due")
 	}
-	l.schedule.journal.set(now.Add(journalTimeout))
+	l.schedule.journal.Set(now.Add(journalTimeout))
 	for _, e := range append(before, saved{upTo: upTo}) {
 		l.box.Post(e)
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cpupoold/cpupoold/internal/node/actor"
 )
 
 // TestIdleTimers checks that an idle daemon waits only for the resync.
@@ -18,9 +20,9 @@ func TestIdleTimers(t *testing.T) {
 		r.inspect(func(l *Loop) {
 			now := l.now()
 			t := &l.schedule
-			alone = t.resync.due.After(now)
-			for _, other := range []deadline{t.heartbeat, t.retry, t.journal, t.delayed, t.recheck} {
-				alone = alone && !other.due.After(now)
+			alone = t.resync.Due.After(now)
+			for _, other := range []actor.Deadline{t.heartbeat, t.retry, t.journal, t.delayed, t.recheck} {
+				alone = alone && !other.Due.After(now)
 			}
 		})
 		return alone

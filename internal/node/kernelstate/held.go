@@ -20,9 +20,7 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), runs.Difference(b)) {
 			return
 		}
-		if !t.usesAny(runs) {
-			return
-		}
+		users := t.usersOf(runs)
 		for i := range targets {
 			o := &targets[i]
 			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !alone {
@@ -31,10 +29,10 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 			if o.Exclusive && o.Container+o.Unit == "" && o.Path.Parent() == path.Parent() {
 				continue // the cgroup of the container's sandbox, in which it will run
 			}
-			c := t.current[o.Path]
-			if !c.Exists || !c.Effective.Overlaps(runs) && !c.CPUs.Overlaps(runs) {
+			if !users[o.Path] {
 				continue
 			}
+			c := t.current[o.Path]
 			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() && !c.Partition.Valid() {
 				continue // both share the CPUs of their pod or claim, and the kernel keeps neither off them
 			}
@@ -56,15 +54,19 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 	}
 }
 
-// usesAny reports whether a cgroup is on one of the CPUs, or has requested it. For most new owners, that
-// saves a search for each target: a reply to the runtime waits for it.
-func (t *Cache) usesAny(cpus cpuset.Set) bool {
-	for _, c := range t.current {
+// usersOf returns the cgroups that are on one of the CPUs, or have requested it. For a new owner
+// they are few. A search for the state of each target would take longer, and the runtime waits for the reply.
+func (t *Cache) usersOf(cpus cpuset.Set) map[cgroup.Path]bool {
+	var users map[cgroup.Path]bool
+	for p, c := range t.current {
 		if c.Exists && (c.Effective.Overlaps(cpus) || c.CPUs.Overlaps(cpus)) {
-			return true
+			if users == nil {
+				users = make(map[cgroup.Path]bool)
+			}
+			users[p] = true
 		}
 	}
-	return false
+	return users
 }
 
 // bounds returns the CPUs of the slices of pods that confine their containers.

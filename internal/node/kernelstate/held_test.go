@@ -39,10 +39,13 @@ func TestHeld(t *testing.T) {
 		path     cgroup.Path
 		shared   bool // the new container
 		owner    bool // the attacker
+		inherits bool // the attacker has no cpuset
 		sandbox  bool // the attacker is the cgroup of a sandbox that hosts its containers
 		want     map[cgroup.Path]string
 	}{
 		"no slice":                    {on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
+		"no slice, and no cpuset":     {on: all, path: other, inherits: true, want: map[cgroup.Path]string{attack: "4-5"}},
+		"on other CPUs":               {on: pool, path: other, inherits: true},
 		"confined":                    {slice: pool, confined: true, on: pool, path: other},
 		"confined, not read again":    {slice: pool, confined: true, on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
 		"confined, not yet written":   {confined: true, on: all, path: other, want: map[cgroup.Path]string{attack: "4-5"}},
@@ -59,7 +62,11 @@ func TestHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := make(files)
 			k.set(slice, c.slice, c.slice)
-			k.set(attack, all, c.on)
+			requested := all
+			if c.inherits {
+				requested = cpuset.Set{}
+			}
+			k.set(attack, requested, c.on)
 			targets := []cgroup.Target{{Path: slice, Weight: 1}, {Path: attack, Container: "c", CPUs: pool, Exclusive: c.owner}}
 			if c.confined {
 				targets[0].CPUs, targets[0].Around = pool, true

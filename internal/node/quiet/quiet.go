@@ -5,6 +5,7 @@ package quiet
 import (
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cpupoold/cpupoold/pkg/cgroup"
@@ -138,6 +139,18 @@ func (q *Quiet) Weights() iter.Seq[cgroup.Path] { return maps.Keys(q.weights) }
 // Defers reports whether a property of a cgroup is deferred.
 func (q *Quiet) Defers(p cgroup.Path, property string) bool {
 	return property == cgroup.FileWeight && q.weights[p]
+}
+
+// FilesWait reports whether a write of a cgroup file is deferred. Other writes do not wait for
+// deferred records, nor for writes that Quiet defers.
+func (q *Quiet) FilesWait(deferred []cgroup.Deferred) bool {
+	return slices.ContainsFunc(deferred, func(d cgroup.Deferred) bool {
+		switch d.Property {
+		case cgroup.FileCPUs, cgroup.FileMems, cgroup.FileWeight, cgroup.FileMax:
+			return !q.Defers(d.Path, d.Property)
+		}
+		return false
+	})
 }
 
 // Explain sets the reason of the writes that Quiet defers.

@@ -27,6 +27,17 @@ func NewCreate(pod cri.Pod, container cri.Container, since time.Time, canceled <
 	return &Create{request: request[nri.Reply]{Question: waits.Ask[nri.Reply](canceled), since: since}, Pod: pod, Container: container}
 }
 
+// WithoutForeign returns the variables of a reply, and an empty OPENSHIFT_SHARED_CPUS if the
+// container has one that is not in the reply. In each update CRI-O adds the CPUs in this
+// variable to the cpuset, and ignores an empty one. With another runtime, the application
+// would take foreign CPUs for its shared CPUs.
+func (a *Create) WithoutForeign(env map[string]string) map[string]string {
+	if _, ours := env[cri.SharedCPUsVariable]; !ours && a.Container.SharedCPUs != "" {
+		env[cri.SharedCPUsVariable] = ""
+	}
+	return env
+}
+
 // Start asks whether the first process of a container may continue.
 type Start struct {
 	request[struct{}]
