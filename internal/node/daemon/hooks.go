@@ -19,13 +19,13 @@ import (
 //
 // The runtime asks about a container before it creates it (createRequest). The loop adds
 // the container to the inventory: it is planned like any other, but no cgroup and no record
-// of it are read. The pass after the report of the sandbox has reserved CPUs for the pod, and other
-// containers have left them. If the container needs more, the pass that follows writes the
-// files of the containers that release CPUs. The updates of their records go into the reply, and the
-// runtime makes them (package requests). Then the loop replies with the planned CPUs, if the kernel
-// shows that no other container is on them. From then on the container counts as created and not
-// started, with these CPUs recorded. The daemon sends no request about it until the runtime
-// shows that the container exists (unconfirmed).
+// of it are read. If the runtime has reported the total of the pod with its sandbox, CPUs are
+// reserved. With `from: shared`, other containers have left them. If the container needs more, the
+// pass that follows writes the files of the containers that release CPUs. The updates of their
+// records go into the reply, and the runtime makes them (package requests). Then the loop replies
+// with the planned CPUs, if the kernel shows that no other container is on them. From then on the
+// container counts as created and not started, with these CPUs recorded. The daemon sends no
+// request about it until the runtime shows that the container exists (unconfirmed).
 //
 // The runtime asks again when the cgroup exists and its first process waits in it
 // (startRequest). The loop first writes the changes since its reply to the cgroup's files.
