@@ -87,7 +87,7 @@ func (l *Loop) fireDeadlines(now time.Time) (due bool) {
 // handle schedules the pass that an event needs, and applies the event.
 func (l *Loop) handle(e event) {
 	scope, sandbox := l.scopeOf(e), ""
-	if of, ok := e.(interface{ sandbox() string }); ok {
+	if of, ok := e.(interface{ sandbox() string }); ok { // an event about a sandbox, or a container
 		sandbox = of.sandbox()
 	}
 	if p := l.inventory.Objects().Pod(sandbox); scope == scopeOne && p != nil && l.cache.Current(p.Pause).Exists {

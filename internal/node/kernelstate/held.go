@@ -20,7 +20,10 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 		if b, ok := bounds[path.Parent()]; ok && !yield(path.Parent(), runs.Difference(b)) {
 			return
 		}
-		users := t.usersOf(runs)
+		var users map[cgroup.Path]bool
+		if alone { // a container that shares its CPUs conflicts only with owners
+			users = t.usersOf(runs)
+		}
 		for i := range targets {
 			o := &targets[i]
 			if o.Container == p.ID || o.CPUs.IsEmpty() || o.Around || !o.Exclusive && !alone {
@@ -29,10 +32,13 @@ func (t *Cache) Held(targets []cgroup.Target, p *pools.Placement, path cgroup.Pa
 			if o.Exclusive && o.Container+o.Unit == "" && o.Path.Parent() == path.Parent() {
 				continue // the cgroup of the container's sandbox, in which it will run
 			}
-			if !users[o.Path] {
+			if alone && !users[o.Path] {
 				continue
 			}
 			c := t.current[o.Path]
+			if !c.Exists || !c.Effective.Overlaps(runs) && !c.CPUs.Overlaps(runs) {
+				continue
+			}
 			if o.Group != "" && p.InPodPool() && o.Path.Parent() == path.Parent() && !c.Partition.Valid() {
 				continue // both share the CPUs of their pod or claim, and the kernel keeps neither off them
 			}

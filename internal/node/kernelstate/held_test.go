@@ -1,6 +1,7 @@
 package kernelstate_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,5 +87,29 @@ func TestHeld(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestHeldOfShared checks that the reply for a container that shares its CPUs allocates the same next to any number
+// of containers on them.
+func TestHeldOfShared(t *testing.T) {
+	count := func(containers int) float64 {
+		k, pool := make(files), cpuset.Range(2, 3)
+		var targets []cgroup.Target
+		for i := range containers {
+			p := cgroup.Path(fmt.Sprintf("kubepods.slice/kubepods-podp.slice/cri-containerd-%d.scope", i))
+			k.set(p, pool, pool)
+			targets = append(targets, cgroup.Target{Path: p, Container: fmt.Sprint(i), CPUs: pool})
+		}
+		cache := kernelstate.New(k, nil)
+		cache.Refresh(targets, noObjects)
+		return testing.AllocsPerRun(10, func() {
+			for p, cpus := range cache.Held(targets, &pools.Placement{ID: "n", CPUs: pool}, "kubepods.slice/kubepods-podn.slice/cri-containerd-n.scope") {
+				t.Errorf("%s keeps CPUs %s", p, cpus)
+			}
+		})
+	}
+	if few, many := count(1), count(500); many > few {
+		t.Errorf("allocations: %v next to 500 containers, and %v next to one", many, few)
 	}
 }

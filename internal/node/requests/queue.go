@@ -188,7 +188,7 @@ func (q *Queue) HeldUntil() time.Time {
 // abandon drops a request that the runtime has canceled. The runtime may create the container
 // nevertheless, and only the request states that another plugin places it.
 func (q *Queue) abandon(a *Create) {
-	q.replies.creates.Observe(q.clock().Sub(a.since).Seconds())
+	q.observe(&q.replies.creates, a.since)
 	q.inventory.AbandonCreate(a.Container.ID)
 	q.dropUpdates(a)
 	q.canceled = append(q.canceled, a.Container.ID)
@@ -206,7 +206,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 			return false
 		}
 		q.budget.End(&a.wait, now)
-		q.replies.starts.Observe(q.clock().Sub(a.since).Seconds())
+		q.observe(&q.replies.starts, a.since)
 		if !waiting {
 			a.Answer(struct{}{}, err)
 		}
@@ -218,7 +218,7 @@ func (q *Queue) AnswerStarts(now time.Time, decide func(*Start) (pod *pools.PodP
 // Allow lets the first process of a container continue.
 func (q *Queue) Allow(a *Start, now time.Time) {
 	q.budget.End(&a.wait, now)
-	q.replies.starts.Observe(q.clock().Sub(a.since).Seconds())
+	q.observe(&q.replies.starts, a.since)
 	a.Answer(struct{}{}, nil)
 	q.starts = slices.DeleteFunc(q.starts, func(o *Start) bool { return o == a })
 }

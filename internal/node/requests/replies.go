@@ -1,6 +1,8 @@
 package requests
 
 import (
+	"time"
+
 	"github.com/cpupoold/cpupoold/internal/node/telemetry"
 	"github.com/cpupoold/cpupoold/pkg/nri"
 )
@@ -25,6 +27,11 @@ func (q *Queue) Refuse(a *Create, why error) { q.answerCreate(a, nri.Reply{}, wh
 
 // answerCreate sends a reply, or the reason for a refusal.
 func (q *Queue) answerCreate(a *Create, reply nri.Reply, err error) {
-	q.replies.creates.Observe(q.clock().Sub(a.since).Seconds())
+	q.observe(&q.replies.creates, a.since)
 	a.Answer(reply, err)
+}
+
+// observe adds the time since the arrival of a request.
+func (q *Queue) observe(to *telemetry.Histogram, since time.Time) {
+	to.Observe(q.clock().Sub(since).Seconds())
 }
